@@ -1559,3 +1559,347 @@ def test_what_is_not_compared_is_said() -> None:
 def test_a_table_of_positions_is_not_counted_as_a_parameter() -> None:
     _, lines = judge_vit(NoToken)
     assert any(line.startswith("30 parameters were matched") for line in lines), lines
+
+
+# --------------------------------------------------------- parts of another kind, and the rest
+
+
+def said_of(answer, **options) -> str:
+    passed, lines = judge_vit(answer, **options)
+    assert not passed
+    return "\n".join(lines)
+
+
+def stem(d, p):
+    """Two convolutions of stride 2, as a stem: patches of 4."""
+    assert p == 4
+    return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, d, 3, 2, 1))
+
+
+def test_what_comes_behind_a_stem_of_convolutions_is_compared() -> None:
+    model = plain(embed=staticmethod(stem), act=staticmethod(F.relu), pool=lambda s, x: x.mean(1))
+    for answer, options in ((model, {}), (model(**TINY), {"image_size": 8}), (model(**TINY), {})):
+        said = said_of(answer, **options)
+        assert "Its tokens are made by patch_embed.0.weight (8, 3, 3, 3), patch_embed.2" in said
+        assert "what comes before block 0 is not compared" in said
+        assert "- you use ReLU instead of GELU." in said
+        assert "- you pass to the heads the mean over all tokens." in said
+        assert "In what was compared, no other difference was found." in said
+
+
+def test_a_right_model_with_two_projections_is_compared_behind_them() -> None:
+    def two(d, p):
+        return nn.Sequential(nn.Conv2d(3, 10, p, p), nn.Conv2d(10, d, 1))
+
+    said = said_of(plain(embed=staticmethod(two)))
+    assert "Its tokens are made by" in said
+    assert "the first value that differs" not in said
+    assert "In what was compared, no other difference was found." in said
+
+
+class Mixing(nn.Module):
+    """Attention of matrices that are not ours: every token gets the same mixture."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.scores = nn.Parameter(torch.randn(width, 5))
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x):
+        weights = (x @ self.scores).softmax(dim=1).mean(dim=-1, keepdim=True)
+        return self.out((weights * x).sum(dim=1, keepdim=True).expand_as(x))
+
+
+class PostNormMixing(Plain):
+    """Such attention, and three mistakes outside it."""
+
+    act = staticmethod(F.relu)
+
+    def block(self, d, h, m):
+        parts = Plain.block(self, d, h, m)
+        del parts["qkv"], parts["proj"]
+        return parts | {"attention": Mixing(d)}
+
+    def layer(self, b, x):
+        x = b.norm1(x + b.attention(x))
+        return b.norm2(x + b.fc2(self.act(b.fc1(x))))
+
+    def encode(self, x):
+        for block in self.blocks:
+            x = self.layer(block, x)
+        return x
+
+
+def test_what_is_beside_attention_of_other_matrices_is_told() -> None:
+    said = said_of(lambda: PostNormMixing(**TINY, num_classes=5), num_heads=2)
+    assert "attention has matrices that do not correspond to ours, blocks.0.attention" in said
+    assert "- you normalise after adding (post-norm, as in 2017)." in said
+    assert "- you use ReLU instead of GELU." in said
+    assert "- you forget the last norm, encoder.ln, after the blocks." in said
+    assert "in_proj" not in said  # it is told why there is none
+    assert "In what was compared, no other difference was found." in said
+
+
+class AllTokens(Plain):
+    """The head takes all tokens at once, without a norm before it."""
+
+    act = staticmethod(F.relu)
+
+    def __init__(self, image_size, patch_size, *sizes, **more):
+        super().__init__(image_size, patch_size, *sizes, **more)
+        tokens = (image_size // patch_size) ** 2 + 1
+        width = self.head.in_features * tokens
+        self.head = nn.Sequential(nn.Linear(width, 16), nn.Dropout(0.1), nn.Linear(16, 5))
+
+    def encode(self, x):
+        for block in self.blocks:
+            x = self.layer(block, x)
+        return x
+
+    def pool(self, x):
+        return x.flatten(1)
+
+
+def test_a_head_that_takes_all_tokens_hides_nothing() -> None:
+    said = said_of(lambda: AllTokens(8, 4, 2, 2, 6, 10))
+    assert "Its head takes all tokens at once, and ours one: it is not compared." in said
+    assert "- you use ReLU instead of GELU." in said
+    assert "- you forget the last norm, encoder.ln, after the blocks." in said
+    assert "class head" not in said
+    assert "twice in a row" not in said
+
+
+class PlainList(Plain):
+    """Blocks that torch does not know."""
+
+    def stack(self, n, *sizes):
+        return [nn.ModuleDict(self.block(*sizes)) for _ in range(n)]
+
+
+def test_modules_in_a_plain_list_are_told_and_compared() -> None:
+    said = said_of(PlainList)
+    assert "blocks is a plain list of modules: torch does not know them" in said
+    assert "Use nn.ModuleList." in said
+    assert "Apart from this everything is equal." in said
+    said = said_of(plain(PlainList, act=staticmethod(F.relu)))
+    assert "You get exactly this when you use ReLU instead of GELU." in said
+    assert "Use nn.ModuleList." in said
+
+
+class Matrices(nn.Module):
+    """Attention of free matrices; the biases are made after all of them."""
+
+    def __init__(self, width, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        for name in "qkvo":
+            setattr(self, f"W_{name}", nn.Parameter(torch.randn(width, width) / width**0.5))
+        for name in "qkvo":
+            setattr(self, f"b_{name}", nn.Parameter(torch.zeros(width)))
+
+    def forward(self, x):
+        made = (x @ self.W_q + self.b_q, x @ self.W_k + self.b_k, x @ self.W_v + self.b_v)
+        q, k, v = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in made)
+        x = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return x @ self.W_o + self.b_o
+
+
+class OfMatrices(Plain):
+    def block(self, d, h, m):
+        parts = Plain.block(self, d, h, m)
+        del parts["qkv"], parts["proj"]
+        return parts | {"attention": Matrices(d, h)}
+
+    def attend(self, b, x):
+        return b.attention(x)
+
+
+def test_biases_that_are_made_behind_all_matrices_find_theirs() -> None:
+    passed, lines = judge_vit(OfMatrices)
+    assert passed, lines
+
+
+def test_values_made_by_the_matrix_of_the_keys_are_told() -> None:
+    class KeysTwice(Separate):
+        def block(self, d, h, m):
+            parts = Separate.block(self, d, h, m)
+            order = ("norm1", "query", "key", "value", "out")
+            return {name: parts[name] for name in order} | parts
+
+        def attend(self, b, x):
+            made = (b.query(x), b.key(x), b.key(x))
+            heads = [part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in made]
+            x = F.scaled_dot_product_attention(*heads)
+            return b.out(x.transpose(1, 2).flatten(2))
+
+    said = said_of(KeysTwice)
+    assert "when you use the projection of the keys for the values, too." in said
+    assert "forward does not use blocks.0.value.weight" in said
+
+
+def test_a_third_layer_of_the_mlps_is_no_head() -> None:
+    class Three(Plain):
+        def block(self, d, h, m):
+            return Plain.block(self, d, h, m) | {"fc3": nn.Linear(d, d)}
+
+        def layer(self, b, x):
+            x = x + self.attend(b, b.norm1(x))
+            return x + b.fc3(b.fc2(self.act(b.fc1(b.norm2(x)))))
+
+    said = said_of(Three)
+    assert "Yours has, ours lacks: blocks.0.fc3 (Linear), blocks.1.fc3 (Linear)." in said
+    assert "Its head" not in said
+    assert "pre_logits" not in said
+
+
+def test_one_block_in_several_places_is_told() -> None:
+    class Same(Plain):
+        def stack(self, n, *sizes):
+            self.one = nn.ModuleDict(self.block(*sizes))
+            return nn.ModuleList([self.one] * n)
+
+    assert "- reuse one block" in said_of(plain(Same, act=staticmethod(F.relu)))
+    assert "when you reuse one block" in said_of(Same)
+
+
+def test_blocks_that_do_nothing_are_told() -> None:
+    said = said_of(plain(layer=lambda s, b, x: [Plain.layer(s, b, x), x][1]))
+    assert "when you return from each block what it was given." in said
+    assert "side by side" not in said
+
+
+def test_a_block_without_a_number_is_found() -> None:
+    class Single(Plain):
+        act = staticmethod(F.relu)
+
+        def stack(self, n, *sizes):
+            self.encoder = nn.ModuleDict(self.block(*sizes))
+            return []
+
+        def encode(self, x):
+            return self.norm(self.layer(self.encoder, x))
+
+    said = said_of(lambda: Single(**TINY | {"num_layers": 1}), num_heads=2)
+    assert "You get exactly this when you use ReLU instead of GELU." in said
+
+
+def test_blocks_in_one_list_with_other_parts_are_found() -> None:
+    class InALine(Plain):
+        act = staticmethod(F.relu)
+
+        def stack(self, n, d, *sizes):
+            blocks = [nn.ModuleDict(self.block(d, *sizes)) for _ in range(n)]
+            return nn.ModuleList([nn.Conv2d(3, d, self.p, self.p), *blocks])
+
+        def embed(self, d, p):
+            return nn.Identity()
+
+        def patches(self, x):
+            return self.blocks[0](x).flatten(2).mT
+
+        def encode(self, x):
+            for block in self.blocks[1:]:
+                x = self.layer(block, x)
+            return self.norm(x)
+
+    said = said_of(InALine)
+    assert "You get exactly this when you use ReLU instead of GELU." in said
+    assert "lacks" not in said
+
+
+def test_a_model_that_fails_in_train_mode_is_compared_in_eval_mode() -> None:
+    class Fails(Plain):
+        act = staticmethod(F.relu)
+
+        def pool(self, x):
+            return x.unbind("no axis") if self.training else x[:, 0]
+
+    said = said_of(Fails)
+    assert "You get exactly this when you use ReLU instead of GELU." in said
+    assert "Besides: in train mode, your code raised TypeError" in said
+
+
+def test_whole_numbers_among_the_parameters_do_no_harm() -> None:
+    class Numbered(Plain):
+        def __init__(self, *sizes, **more):
+            super().__init__(*sizes, **more)
+            self.pos_numbers = nn.Parameter(torch.arange(3), requires_grad=False)
+
+        def tokens(self, x):
+            return super().tokens(x) + 0 * self.pos_numbers.sum()
+
+    passed, lines = judge_vit(Numbered)
+    assert passed, lines
+
+
+class Residual(nn.Module):
+    def __init__(self, branch):
+        super().__init__()
+        self.branch = branch
+
+    def forward(self, x):
+        return x + self.branch(x)
+
+
+def test_what_stands_around_such_attention_is_not_taken_for_it() -> None:
+    class Wrapped(PostNormMixing):
+        def block(self, d, h, m):
+            parts = PostNormMixing.block(self, d, h, m)
+            return parts | {"attention": Residual(parts["attention"])}
+
+        def layer(self, b, x):
+            x = b.norm1(b.attention(x))
+            return b.norm2(x + b.fc2(self.act(b.fc1(x))))
+
+    said = said_of(lambda: Wrapped(**TINY, num_classes=5), num_heads=2)
+    assert "- you normalise after adding (post-norm, as in 2017)." in said
+    assert "In what was compared, no other difference was found." in said
+
+
+def test_scaled_positions_and_parts_in_another_order_are_told() -> None:
+    class ScaledPositions(PostNormMixing):
+        def tokens(self, x):
+            table = torch.arange(self.pos_embed.shape[1], dtype=x.dtype)[:, None] * self.pos_embed
+            return self.cat(x) + table
+
+    said = said_of(lambda: ScaledPositions(**TINY, num_classes=5), num_heads=2)
+    assert "the first value that differs is the sum of tokens and positions." in said
+    assert "- you normalise after adding (post-norm, as in 2017)." in said
+
+
+class WideLucid(Lucid):
+    """Attention of twice the width, and patches that are flattened with the channels last."""
+
+    def block(self, d, h, m):
+        return {"0": nn.ModuleDict({"norm1": self.last(d), "attention": WideAttention(d, h)})} | {
+            "1": Lucid.block(self, d, h, m)["1"]
+        }
+
+    def layer(self, b, x):
+        x = b["0"]["attention"](b["0"]["norm1"](x)) + x
+        return b["1"](x) + x
+
+
+def test_channels_last_are_found_beside_attention_of_another_width() -> None:
+    said = said_of(WideLucid)
+    assert "attention is not compared" in said
+    assert "differs" not in said
+    assert "patch_embed.weight with conv_proj.weight, (p p c)" in said
+
+
+class NormOfAll(Plain):
+    """Norms over all tokens together, which are left out."""
+
+    def __init__(self, image_size, patch_size, num_layers, num_heads, hidden_dim, *sizes, **more):
+        type(self).many = (image_size // patch_size) ** 2 + 1
+        super().__init__(image_size, patch_size, num_layers, num_heads, hidden_dim, *sizes, **more)
+
+    def block(self, d, h, m):
+        norms = {name: nn.LayerNorm((self.many, d), eps=1e-6) for name in ("norm1", "norm2")}
+        return Plain.block(self, d, h, m) | norms
+
+
+def test_norms_that_the_check_leaves_out_are_not_told_as_left_out() -> None:
+    said = said_of(lambda: NormOfAll(**TINY), num_heads=2)
+    assert "leave out" not in said
+    assert "norm1 (LayerNorm of" in said

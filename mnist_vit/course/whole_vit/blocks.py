@@ -12,16 +12,20 @@ Shape = tuple[int, ...]
 def shapes_of(model: nn.Module) -> dict[str, Shape]:
     """The shapes of a model's parameters; one that is used in several places has several names."""
     named = model.named_parameters(remove_duplicate=False)
-    return {name: tuple(parameter.shape) for name, parameter in named if parameter.numel()}
+    found = {}
+    for name, parameter in named:
+        if parameter.numel() and parameter.is_floating_point():
+            found[name] = tuple(parameter.shape)
+    return found
 
 
 def blocks_in(shapes: dict[str, Shape], num_layers: int) -> dict[str, int]:
     """Which block a parameter belongs to.
 
-    Lists of ``num_layers`` parts that are alike hold blocks, or a part of each; one of them holds
-    several matrices.
+    Lists with ``num_layers`` parts that are alike hold blocks, or a part of each; one of them holds
+    several matrices. Of lists in lists the outermost counts.
     """
-    places = list(_numbered_parts(shapes))
+    places = sorted(_numbered_parts(shapes), key=lambda place: place[1].count("."))
     members: dict[str, dict[int, list[Shape]]] = defaultdict(lambda: defaultdict(list))
     for name, stem, number in places:
         members[stem][number].append(shapes[name])
@@ -29,9 +33,9 @@ def blocks_in(shapes: dict[str, Shape], num_layers: int) -> dict[str, int]:
     most = 0
     for name, stem, number in places:
         parts = members[stem]
-        kinds = set(map(tuple, parts.values()))
-        if len(kinds) == 1 and len(parts) == num_layers:
-            found.setdefault(name, sorted(parts).index(number))
+        alike = [other for other in sorted(parts) if parts[other] == parts[number]]
+        if len(alike) == num_layers:
+            found.setdefault(name, alike.index(number))
             most = max(most, sum(len(shape) > 1 for shape in parts[number]))
     return found if most > 1 else {}
 

@@ -43,7 +43,7 @@ OTHERS = {  # than SIZES
     "num_classes": 7,
 }
 NAMES = {  # what others call torchvision's arguments
-    "image_size": ("img_size",),
+    "image_size": ("img_size", "pic_size", "img_dim", "input_size"),
     "num_layers": (
         "depth",
         "n_layers",
@@ -104,7 +104,8 @@ class Built:
         takes_representation: whether it takes ``representation_size``.
         eps: the eps of its norms, by their paths. In the model they are set to EPS.
         rms_norms: the paths of modules that are RMSNorm, by what they compute.
-        ignored: sentences on sizes that it was given and has not; "" if there are none.
+        ignored: sentences on modules that torch does not know, and on sizes that it was given and
+            has not; "" if there are none.
         given: a sentence on the arguments that it was given; "" if it was built before.
     """
 
@@ -137,7 +138,37 @@ def make(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]
                 f"{name} has no shape yet, as a lazy layer gets it from the first pictures. Give a"
                 " function that builds the model, calls it once with pictures, and returns it."
             )
+    _register(model)
     return model.to(torch.get_default_dtype()).eval(), given
+
+
+class Registered(nn.ModuleList):
+    """Modules that stood in a plain list."""
+
+
+def _register(model: nn.Module) -> None:
+    """Let torch know the modules that stand in plain lists: else nothing can be given to them."""
+    known = set(model.modules())
+    for module in list(known):
+        for name, value in list(vars(module).items()):
+            if not isinstance(value, list | tuple) or not value:
+                continue
+            are_modules = all(isinstance(part, nn.Module) for part in value)
+            if are_modules and known.isdisjoint(value):
+                setattr(module, name, Registered(value))
+                _register(getattr(module, name))
+
+
+def _plain_lists(model: nn.Module) -> str:
+    """A sentence on the modules that stood in plain lists; "" if none did."""
+    found = [path for path, module in model.named_modules() if isinstance(module, Registered)]
+    if not found:
+        return ""
+    are = "is a plain list" if len(found) == 1 else "are plain lists"
+    return (
+        f"{listed(found)} {are} of modules: torch does not know them, so that model.parameters(),"
+        " eval() and to() do not reach them, and they are not trained. Use nn.ModuleList."
+    )
 
 
 def build(answer: Any, sizes: dict[str, Any]) -> Built:
@@ -169,7 +200,8 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
     if {"num_layers", "mlp_dim"} <= set(lacking) and seen.order:
         raise Mistake(
             "this is no Vision Transformer that can be compared: in its forward pass there are no"
-            " MLPs of two matrices, which widen the tokens and make them narrow again."
+            " MLPs of two matrices, which widen the tokens and make them narrow again. Convolutions"
+            " are not looked at."
         )
     if lacking:
         call = ", ".join(f"{name}=…" for name in lacking)
@@ -177,12 +209,13 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
             f"{listed(lacking)} cannot be read off this model. Say it in the call:"
             f" check.vit(model, {call})."
         )
-    leave_out_head(model, seen.head)
+    leave_out_head(model, seen.head, found["hidden_dim"])
     if seen.head:
         found |= {"num_classes": NO_HEAD, "representation_size": None}
     are_rms = rms_norms(model, seen, found["hidden_dim"])
     takes = "representation_size" in given
-    return Built(model, found, seen, takes, set_eps(model), are_rms, _ignored(told, found), said)
+    ignored = f"{_plain_lists(model)} {_ignored(told, found, seen.outputs)}".strip()
+    return Built(model, found, seen, takes, set_eps(model), are_rms, ignored, said)
 
 
 def _told(given: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +228,7 @@ def _told(given: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _ignored(told: dict[str, Any], found: dict[str, Any]) -> str:
+def _ignored(told: dict[str, Any], found: dict[str, Any], outputs: int) -> str:
     """Sentences on sizes that a model was given and has not; "" if there are none."""
     said = []
     wide = told.get("mlp_dim", found["mlp_dim"])
@@ -208,6 +241,9 @@ def _ignored(told: dict[str, Any], found: dict[str, Any]) -> str:
         said.append(
             f"It was given {deep} as the number of its blocks, and {found['num_layers']} run."
         )
+    classes = told.get("num_classes", found["num_classes"])
+    if classes != found["num_classes"] == outputs:
+        said.append(f"It was given {classes} as the number of classes, and gives {outputs} logits.")
     return " ".join(said)
 
 

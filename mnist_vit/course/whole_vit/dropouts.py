@@ -36,7 +36,8 @@ BEHIND = {  # the places of dropout that follows these parts
     "activation": HIDDEN,
     "second layer": MLPS,
 }
-BEHIND_BLOCKS = ("last norm", "pre_logits", "head")  # there torchvision's has none
+LAYERS_OF_HEAD = "head's layers"  # of a head that is left out
+BEHIND_BLOCKS = ("last norm", "pre_logits", "head", LAYERS_OF_HEAD)  # there torchvision's has none
 IN_BLOCKS = {"queries, keys and values", "first layer", "second layer"}
 
 
@@ -119,6 +120,8 @@ def _parts_by_tensor(trial: Trial) -> dict[int, str]:
         for pattern, part in PARTS.items():
             if re.search(pattern, source.name):
                 found[id(tensors[own])] = part
+    for own in trial.seen.head:
+        found[id(tensors[own])] = LAYERS_OF_HEAD
     return found
 
 

@@ -167,7 +167,7 @@ def explain(theirs: Values, setting: Setting, end: float, is_all: bool = True) -
     Args:
         theirs: what the learner's model computes.
         setting: the weights and pictures that it was given.
-        end: when the search gives up, as ``time.monotonic()`` counts.
+        end: when the search gives up, as ``time.thread_time()`` counts.
         is_all: whether all values of our model are computed from the same weights as theirs. Else
             different slips may give the same numbers, and none of these is named.
     """
@@ -184,7 +184,7 @@ def explain(theirs: Values, setting: Setting, end: float, is_all: bool = True) -
         frontier = further[:FRONTIER]
         if search.is_sure(frontier):
             best = frontier[0][0]
-    return Explanation(best, is_whole=False, gave_up=time.monotonic() > search.end)
+    return Explanation(best, is_whole=False, gave_up=time.thread_time() > search.end)
 
 
 class _Search:
@@ -264,7 +264,7 @@ class _Search:
         for slips, label in frontier:
             for more in combined(label):
                 is_enough = self.whole and self.is_all
-                if is_enough or time.monotonic() > self.end:
+                if is_enough or time.thread_time() > self.end:
                     return []
                 with suppress(Exception):  # edits that do not go together, or a model that fails
                     depth, first = self._tried((*slips, *more), label)

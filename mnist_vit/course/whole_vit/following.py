@@ -18,6 +18,7 @@ from .values import (
     FIRST_ATTENTION,
     FIRST_TOKENS,
     LOGITS,
+    SUM,
     Values,
     alignments,
     comparable,
@@ -25,6 +26,7 @@ from .values import (
     stand_in,
 )
 
+TOKENS = ("the output of conv_proj", SUM)  # values before the blocks
 SECONDS = 30.0  # for the search of slips
 
 
@@ -65,10 +67,12 @@ class Following:
         self.gave_up = False
         self.unnamed: list[Difference] = []
         self.is_whole = False
-        self.end = time.monotonic() + SECONDS
+        self.end = time.thread_time() + SECONDS
         if trial.is_random or trial.changes:
             return
         self.theirs = trial.values()
+        if trial.kept and not self._takes_tokens():
+            return
         if trial.replaced:
             self._keep_before(trial.replaced)
             self.is_whole = bool(self.theirs) and self._follow()
@@ -99,6 +103,9 @@ class Following:
         """Whether it comes to equal logits, or to the end of what can be compared."""
         label = self._label()
         while label is not None and label in self.theirs:
+            if not self._is_in_order(label) and self._adds_tokens():
+                label = self._label()
+                continue
             if self._is_new(label) and self._explain():
                 return True
             difference = self._difference()
@@ -110,7 +117,8 @@ class Following:
 
     def _explain(self) -> bool:
         """Whether known slips give all the same values; those that are found become edits."""
-        is_all = not (self.unnamed or self.trial.uncompared)
+        behind = [difference for difference in self.unnamed if difference.label not in TOKENS]
+        is_all = not (behind or self.trial.is_partly_given)
         explanation = explain(self.theirs, self.trial.setting, self.end, is_all)
         self.gave_up = self.gave_up or explanation.gave_up
         if explanation.slips:
@@ -137,11 +145,40 @@ class Following:
         label = difference.label
         ours = self._ours()
         numbers = stand_in(self.theirs[label], ours[label])
-        shared = comparable(self.theirs, ours)
-        is_in_order = shared == [label for label in self.theirs if label in shared]
-        if label == LOGITS or numbers is None or not is_in_order:
+        if label == LOGITS or numbers is None or not self._is_in_order(label):
             return False
         self.trial.put_in(label, numbers)
+        return True
+
+    def _is_in_order(self, label: str) -> bool:
+        """Whether the values that both models have come in the same order, up to this one."""
+        if label == LOGITS:
+            return True
+        shared = comparable(self.theirs, self._ours())
+        in_theirs = [other for other in self.theirs if other in shared]
+        return in_theirs[: in_theirs.index(label)] == shared[: shared.index(label)]
+
+    def _adds_tokens(self) -> bool:
+        """Compare what block 0 is given, too, if that is not among the values yet."""
+        if SUM in self.theirs:
+            return False
+        tokens = self.trial.tokens()
+        if tokens is None or stand_in(tokens, self._ours()[SUM]) is None:
+            return False
+        first = {label: self.theirs[label] for label in self.theirs if label.endswith(" conv_proj")}
+        self.theirs = first | {SUM: tokens} | self.theirs
+        return True
+
+    def _takes_tokens(self) -> bool:
+        """Give our blocks the tokens that theirs makes in another way; returns whether they fit."""
+        tokens = self.trial.tokens()
+        numbers = None if tokens is None else stand_in(tokens, self._ours()[SUM])
+        if numbers is None:
+            return False
+        self.trial.put_in(SUM, numbers)
+        for label in list(self.theirs):
+            if label == SUM or label.endswith(" conv_proj"):
+                del self.theirs[label]
         return True
 
     def _takes_positions(self) -> bool:

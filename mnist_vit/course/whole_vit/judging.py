@@ -214,15 +214,26 @@ def _problem_elsewhere(
     problem, many = wrong_pictures(trial)
     if problem:
         return "the logits of 4 small pictures are right;", problem, many
+    try:
+        right, problem = _problem_in_training(trial, answer, options)
+    except Mistake as mistake:
+        right, problem = "right in eval mode;", f"in train mode, {mistake}"
+    return right, problem, many
+
+
+def _problem_in_training(
+    trial: Trial, answer: Any, options: dict[str, Any]
+) -> tuple[str, str | None]:
+    """What is right, and what is wrong in train mode, at the start, or with other sizes."""
     no_dropout = {"dropout": 0.0, "attention_dropout": 0.0}
     sizes = SIZES | options
     model, _ = make(answer, sizes | no_dropout)
     trial.use(set_dropout(model, 0.0))
     problem = trial.problem(training=True)
     if problem and not trial.is_random:
-        return "right in eval mode;", f"in train mode with dropout 0, {problem}", many
+        return "right in eval mode;", f"in train mode with dropout 0, {problem}"
     problem = ignored_dropout(answer, sizes, trial) or wrong_start(answer, sizes, trial)
-    return "", problem or _wrong_otherwise(answer, options), many
+    return "", problem or _wrong_otherwise(answer, options)
 
 
 def _ours_below(model: nn.Module) -> str:

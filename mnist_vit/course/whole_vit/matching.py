@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from .blocks import Shape, blocks_in, shapes_of
-from .building import Built
-from .passing import tensors_of
+from .building import Built, listed
+from .passing import Pass, tensors_of
 
 CHANNELS_LAST = "(p p c)"  # patches are flattened with the channels last
 PLAIN_PRODUCT = "x @ W"  # matrices are used as they are, and not transposed as in nn.Linear
@@ -26,6 +26,7 @@ POSITIONS = "encoder.pos_embedding"
 QKV = "self_attention.in_proj_weight"
 ROLES = {"q": "queries", "k": "keys", "v": "values", "kv": "keys and values"}
 OTHER_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LocalResponseNorm)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TOKENS = re.compile("pos|cls|token")  # in the names of tokens and tables
 
 Range = tuple[int, int]
@@ -51,6 +52,11 @@ class Unit:
     turned: bool = False
     role: str = ""
     is_used: bool = True
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether its weight has several rows and columns."""
+        return len(self.shape) > 1 and min(self.shape) > 1
 
     @property
     def parent(self) -> str:
@@ -115,14 +121,17 @@ class Match:
 
     Attributes:
         sources: where each of their parameters gets its values from, by its name.
-        attention: a sentence on why their attention cannot be compared; "" if it can.
+        uncompared: sentences on what has another thing in its place in theirs: attention, and what
+            makes the tokens.
         silent: their matrices of attention that cannot be compared: they are set to zero.
+        kept: their parameters that make the tokens in another way: they stay as they are.
         places: the places of their parameters, by name; empty if no blocks were found.
     """
 
     sources: dict[str, Source]
-    attention: str = ""
+    uncompared: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     places: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -142,7 +151,14 @@ def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> Match:
     matching.match_queries_keys_values(theirs.sizes["num_heads"])
     matching.match_shapes(late, turned=False)
     matching.match_shapes(late, turned=True)
-    return Match(matching.sources, matching.attention, tuple(matching.silent), matching.places)
+    matching.set_aside_the_rest()
+    return Match(
+        matching.sources,
+        tuple(dict.fromkeys(matching.uncompared)),
+        tuple(matching.silent),
+        tuple(matching.kept),
+        matching.places,
+    )
 
 
 class _Matching:
@@ -152,16 +168,17 @@ class _Matching:
         self.model = theirs.model
         self.layout = layout
         self.sources: dict[str, Source] = {}
-        self.attention = ""
+        self.uncompared: list[str] = []
         self.silent: list[str] = []
+        self.kept: list[str] = []
         self.places: dict[str, int] = {}
         self.tensors = tensors_of(theirs.model)
         self.our_shapes = shapes_of(ours)
-        self.our_units = list(_units(ours, set(), set()))
+        self.our_units = list(_units(ours, Pass(), set()))
         for unit in self.our_units:
             unit.place = our_place(unit.names[0])
             unit.role = "mlp" if ".mlp." in unit.names[0] else ""
-        units = _units(theirs.model, theirs.seen.multiplied, theirs.rms_norms)
+        units = _units(theirs.model, theirs.seen, theirs.rms_norms)
         self.their_units = [unit for unit in units if unit.names[0] not in theirs.seen.head]
         if _put_in_place(self.their_units, theirs):
             for unit in self.their_units:
@@ -178,6 +195,8 @@ class _Matching:
                 unit.role = "mlp"
             elif isinstance(theirs.model.get_submodule(unit.parent), OTHER_NORMS):
                 unit.role = "other norm"
+        self.all_units = list(self.their_units)
+        self.seen = theirs.seen
 
     def _drop_other_names(self) -> None:
         """Keep one unit of those that are the same parameter, in one block: that used first."""
@@ -195,8 +214,7 @@ class _Matching:
         for source in [unit for unit in self.our_units if unit.names[0].endswith(QKV)]:
             matrices = []
             for unit in self.their_units:
-                is_matrix = len(unit.shape) == 2 and min(unit.shape) > 1
-                if is_matrix and unit.place == source.place and unit.role == "":
+                if unit.is_matrix and unit.place == source.place and unit.role == "":
                     matrices.append(unit)
             width = source.shape[1]
             if _of_heads(matrices, width // num_heads, width, self.model):
@@ -204,22 +222,93 @@ class _Matching:
             why = _other_width(matrices, width, num_heads)
             if not why:
                 continue
-            self.attention = f"{why}: attention is not compared."
-            for unit in matrices:
-                self.silent += unit.names
+            self._silence(matrices, source.place)
+            self.uncompared.append(f"{why}: attention is not compared.")
+
+    def _silence(self, matrices: list[Unit], place: int) -> None:
+        """Take the attention of a block out of both models; these are the matrices of theirs."""
+        for unit in matrices:
+            self.silent += unit.names
+            for name in unit.names:
+                self.sources.pop(name, None)
+            if unit in self.their_units:
                 self.their_units.remove(unit)
-            for unit in list(self.our_units):
-                is_here = unit.place == source.place
-                if is_here and "self_attention" in unit.names[0]:
-                    self.our_units.remove(unit)
+        for unit in list(self.our_units):
+            if unit.place == place and "self_attention" in unit.names[0]:
+                self.our_units.remove(unit)
+
+    def set_aside_the_rest(self) -> None:
+        """Take out of both models what makes the tokens, and attention, where ours are left."""
+        if not self.places:
+            return
+        others: list[str] = []
+        if self._ours_begins("conv_proj.weight") or any(map(self._is_layer, self._before())):
+            self._keep_what_makes_tokens()
+        for source in list(self.our_units):
+            if source.names[0].endswith(QKV):
+                others += self._silence_other_attention(source.place)
+        if others:
+            self.uncompared.append(
+                "Its attention has matrices that do not correspond to ours,"
+                f" {self._shapes(others)}: attention is not compared."
+            )
+
+    def _keep_what_makes_tokens(self) -> None:
+        """Leave the parameters as they are that make the tokens in another way than ours."""
+        units = []
+        for unit in self.all_units:
+            source = self.sources.get(unit.names[0])
+            is_free = source is None or source.name == "conv_proj.weight"
+            is_here = unit.place == BEFORE and unit.is_used and is_free
+            if is_here and not TOKENS.search(own_name(unit.names[0])):
+                units.append(unit)
+        matrices = [unit.names[0] for unit in units if unit.is_matrix]
+        if not matrices:
+            return
+        for unit in units:
+            self.kept += unit.names
+            for name in unit.names:
+                self.sources.pop(name, None)
+            if unit in self.their_units:
+                self.their_units.remove(unit)
+        self.uncompared.append(
+            f"Its tokens are made by {self._shapes(matrices)}, and ours by one matrix, conv_proj:"
+            " what comes before block 0 is not compared."
+        )
+
+    def _silence_other_attention(self, place: int) -> list[str]:
+        """Take attention out of both models some of whose matrices are not ours; returns those."""
+        mlp = [name for name in self.seen.mlps if self.places.get(name) == place]
+        end = min([self.seen.place(name) for name in mlp], default=0)
+        matrices = []
+        for unit in self.all_units:
+            is_here = unit.place == place and self.seen.place(unit.names[0]) < end
+            if is_here and unit.is_matrix and unit.role == "":
+                matrices.append(unit)
+        others = [unit.names[0] for unit in matrices if unit.names[0] not in self.sources]
+        if others:
+            self._silence(matrices, place)
+        return others
+
+    def _shapes(self, names: list[str]) -> str:
+        """Parameters of theirs, with their shapes, in words."""
+        return listed([f"{name} {tuple(self.tensors[name].shape)}" for name in names])
 
     def match_names(self) -> None:
-        """Units whose names and shapes are the same."""
+        """Units whose names and shapes are the same, or the names end in out_proj.weight."""
         by_name = {tuple(unit.names): unit for unit in self.our_units}
         for unit in list(self.their_units):
             source = by_name.get(tuple(unit.names))
             if source is not None and self._same_shapes(unit):
                 self._give(unit, source)
+        for source in list(self.our_units):
+            if not source.names[0].endswith("out_proj.weight"):
+                continue
+            for unit in list(self.their_units):  # other layers may have its shape
+                is_here = unit.place == source.place and unit.shape == source.shape
+                if is_here and unit.names[0].endswith(".out_proj.weight"):
+                    self._give(unit, source)
+                    break
 
     def match_tokens(self) -> None:
         """The class token and the position embedding, which need not be parameters."""
@@ -232,7 +321,9 @@ class _Matching:
         table = self._ours(POSITIONS)
         if table is None:
             return
-        for unit in [*self._before(), *self._fixed()]:
+        units = [*self._before(), *self._fixed()]
+        units.sort(key=lambda unit: "pos" not in own_name(unit.names[0]))
+        for unit in units:
             rows, width = (*unit.shape, 0, 0)[:2]
             lacking = table.shape[0] - rows  # a row for the class token, perhaps
             if "pos" in unit.names[0] and width == table.shape[1] and lacking <= 1:
@@ -295,6 +386,17 @@ class _Matching:
     def _ours(self, name: str) -> Unit | None:
         found = [unit for unit in self.our_units if unit.names == [name]]
         return found[0] if found else None
+
+    def _ours_begins(self, name: str) -> bool:
+        """Whether a unit of ours that begins with this parameter is not matched."""
+        return any(unit.names[0] == name for unit in self.our_units)
+
+    def _is_layer(self, unit: Unit) -> bool:
+        """Whether a unit is a layer that cannot be left out, or be made the identity."""
+        owner = self.model.get_submodule(unit.parent)
+        is_square = len(unit.shape) == 2 and unit.shape[0] == unit.shape[1]
+        can_go = is_square or unit.parent in self.seen.keeps_shape
+        return isinstance(owner, (nn.Linear, *CONVOLUTIONS)) and unit.is_used and not can_go
 
     def _before(self) -> list[Unit]:
         return [unit for unit in self.their_units if unit.place == BEFORE]
@@ -426,10 +528,12 @@ def own_name(name: str) -> str:
 # ------------------------------------------------------------------------------------------ units
 
 
-def _units(model: nn.Module, multiplied: set[str], rms_norms: set[str]) -> Iterator[Unit]:
+def _units(model: nn.Module, seen: Pass, rms_norms: set[str]) -> Iterator[Unit]:
     """The parameters of a model in groups, in the order in which they were made."""
     last: Unit | None = None
-    for name, parameter in model.named_parameters(remove_duplicate=False):
+    tensors = dict(model.named_parameters(remove_duplicate=False))
+    for name in _names_in_order(model, seen):
+        parameter = tensors[name]
         path = name.rpartition(".")[0]
         owner = model.get_submodule(path)
         shape = _plain_shape(parameter, is_weight=isinstance(owner, nn.Linear))
@@ -443,11 +547,25 @@ def _units(model: nn.Module, multiplied: set[str], rms_norms: set[str]) -> Itera
         if len(shape) == 1 and is_norm:
             shape = (*shape, 1)
         last = Unit([name], shape)
-        if name in multiplied and len(shape) == 2:
+        if name in seen.multiplied and len(shape) == 2:
             last.shape = shape[::-1]
             last.turned = True
     if last is not None:
         yield last
+
+
+def _names_in_order(model: nn.Module, seen: Pass) -> Iterator[str]:
+    """The parameters in the order in which they were made.
+
+    Those of a module with several matrices of its own come in the order of their use: so a bias
+    follows its matrix.
+    """
+    for path, module in model.named_modules(remove_duplicate=False):
+        own = dict(module.named_parameters(path, recurse=False, remove_duplicate=False))
+        names = [name for name, parameter in own.items() if parameter.is_floating_point()]
+        if sum(own[name].dim() > 1 for name in names) > 1:
+            names.sort(key=seen.place)
+        yield from names
 
 
 def _joins(last: Unit, name: str, shape: Shape, has_parts: bool) -> bool:
@@ -502,16 +620,52 @@ def _put_in_place(units: list[Unit], theirs: Built) -> bool:
     seen = theirs.seen
     num_layers = theirs.sizes["num_layers"]
     blocks = blocks_in(shapes_of(theirs.model), num_layers)
-    if not blocks:
-        blocks = _used_again(theirs)
-    begin = min([seen.place(name) for name in blocks], default=0)
+    blocks = _once(theirs, blocks) or _used_again(theirs) or _only_block(theirs)
+    tensors = tensors_of(theirs.model)
+    used = {id(tensors[name]): seen.place(name) for name in seen.order}
+    first = {name: used.get(id(tensors[name]), len(used)) for name in shapes_of(theirs.model)}
+    begin = min([first[name] for name in blocks], default=0)
     for unit in units:
         name = unit.names[0]
-        is_used = name in seen.uses
-        is_before = seen.place(name) < begin if is_used else bool(TOKENS.search(own_name(name)))
+        is_used = first[name] < len(used)
+        is_before = first[name] < begin if is_used else bool(TOKENS.search(own_name(name)))
         unit.place = blocks.get(name, BEFORE if is_before else BEHIND)
-    units.sort(key=lambda unit: seen.place(unit.names[0]))
+    places: dict[str, float] = {}
+    last = (BEFORE, 0.0)
+    for unit in units:
+        name = unit.names[0]
+        places[name] = first[name]
+        if name in blocks and first[name] == len(used) and unit.place == last[0]:
+            places[name] = last[1] + 0.1  # as if it were used where it was made
+        last = (unit.place, places[name])
+    units.sort(key=lambda unit: places[unit.names[0]])
     return bool(blocks)
+
+
+def _once(theirs: Built, blocks: dict[str, int]) -> dict[str, int]:
+    """The same blocks; one that stands in several places is block 0."""
+    tensors = tensors_of(theirs.model)
+    of_block: dict[int, set[int]] = defaultdict(set)
+    for name, place in blocks.items():
+        of_block[place].add(id(tensors[name]))
+    if len(of_block) < 2 or of_block[0] != of_block[1]:
+        return blocks
+    return {name: 0 for name in shapes_of(theirs.model) if id(tensors[name]) in of_block[0]}
+
+
+def _only_block(theirs: Built) -> dict[str, int]:
+    """The parameters of a block that is the only one, and has no number."""
+    seen = theirs.seen
+    names = [name for name in (*seen.mlps, *seen.attended) if name]
+    if theirs.sizes["num_layers"] != 1 or not seen.attended:
+        return {}
+    common: list[str] = []
+    for parts in zip(*[name.split(".")[:-1] for name in names], strict=False):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+    path = ".".join([*common, ""])
+    return {name: 0 for name in shapes_of(theirs.model) if common and name.startswith(path)}
 
 
 def _used_again(theirs: Built) -> dict[str, int]:

@@ -52,9 +52,11 @@ class Pass:
         attended: the names of matrices behind which the softmax of an attention follows.
         mlps: the names of the matrices of the blocks' MLPs.
         keeps_shape: the paths of modules that give a tensor of the shape that they take.
+        gives_alike: of these, and of those that give such a tensor first, with others.
         drawn: functions that draw random numbers.
         dropout: the functions that apply dropout.
         taken: where the logits are in the output, in words; "" if they are all of it.
+        outputs: how many logits a picture gets; 0 if they are no row of numbers.
         head: the names of all that a head of more layers than ours uses; it is left out.
     """
 
@@ -67,9 +69,11 @@ class Pass:
     attended: set[str] = field(default_factory=set)
     mlps: list[str] = field(default_factory=list)
     keeps_shape: set[str] = field(default_factory=set)
+    gives_alike: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
     dropout: set[str] = field(default_factory=set)
     taken: str = ""
+    outputs: int = 0
     head: list[str] = field(default_factory=list)
 
     def leave_out_head(self, first: str) -> None:
@@ -119,6 +123,8 @@ def observed(model: nn.Module, pictures: Tensor) -> Pass:
     found, seen.taken = logits_in(output)
     if not isinstance(found, Tensor):
         raise Mistake(f"the output of the model must be logits, but is {describe(found)}.")
+    if found.dim() == 2:
+        seen.outputs = found.shape[1]
     return seen
 
 
@@ -127,6 +133,9 @@ def _shape_hook(seen: Pass, path: str) -> Any:
         takes = getattr(args[0] if args else None, "shape", None)
         if takes is not None and takes == getattr(output, "shape", None):
             seen.keeps_shape.add(path)
+        first = next(flat([output]), None)
+        if takes is not None and takes == getattr(first, "shape", None):
+            seen.gives_alike.add(path)
 
     return hook
 
@@ -176,7 +185,7 @@ class _Uses(TorchFunctionMode):
 
     def _note_product(self, value: Any) -> None:
         name = self._name(value)
-        if name is not None and value.is_contiguous():
+        if name is not None and value.stride(-1) == 1:
             self.seen.multiplied.add(name)
 
     def _note_attention(self, name: str, args: tuple, result: Any) -> None:

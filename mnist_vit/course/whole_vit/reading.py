@@ -27,6 +27,9 @@ NO_HEAD = 5  # classes of ours, where theirs has no class head
 HEADS = re.compile(r"(n|num|nb)?_?(attention_|attn_)?heads?|nhead")
 IMAGE_SIZE = re.compile(r"img_size|image_size|input_resolution")
 
+REFUSED = re.compile("RuntimeError|AssertionError|ValueError")  # pictures of another size
+PATCH_SIZES = (4, 8, 16, 2, 7, 14, 32)  # usual ones
+
 Sizes = dict[str, Any]
 Matrix = tuple[str, tuple[int, int]]  # the name, and the shape as in nn.Linear
 
@@ -41,10 +44,17 @@ def read_sizes(model: nn.Module, known: Sizes) -> tuple[Sizes, Pass]:
     found = _attributes(model)
     found |= _patches(model, found | known)
     found |= known
-    found.setdefault("image_size", _image_size(model, found))
-    if not found["image_size"] or "in_channels" not in found:
+    sides = [found["image_size"]] if "image_size" in found else _image_sizes(model, found)
+    if not sides or "in_channels" not in found:
         return {name: size for name, size in found.items() if size}, Pass()
-    seen = _observed(model, found, is_guess="image_size" not in known)
+    is_guess = "image_size" not in known
+    seen, found["image_size"] = _observed(model, found, sides, is_guess)
+    found |= _patch_size_seen(seen, found)
+    in_a_row = _tokens_in_a_row(seen)
+    if is_guess and in_a_row and found["image_size"] % in_a_row:
+        side = found["image_size"] // in_a_row * in_a_row
+        seen, found["image_size"] = _observed(model, found, [side], is_guess)
+        found |= _patch_size_seen(seen, found)
     matrices = list(_matrices(model, seen))
     layers = _layers(model, matrices, seen)
     of_heads = _own_heads(matrices, layers)
@@ -54,25 +64,55 @@ def read_sizes(model: nn.Module, known: Sizes) -> tuple[Sizes, Pass]:
         layers["num_heads"] = seen.heads[0]
     for name in ("hidden_dim", "mlp_dim"):
         found[name] = layers.get(name, found.get(name))
+    if layers.get("num_classes") == seen.outputs:  # also where it was given others
+        found["num_classes"] = seen.outputs
     for name, size in layers.items():
         found.setdefault(name, size)
     return {name: size for name, size in found.items() if size}, seen
 
 
-def _observed(model: nn.Module, found: Sizes, is_guess: bool) -> Pass:
-    """One pass with pictures of these sizes. Raises Mistake where the model raises."""
+def _observed(model: nn.Module, found: Sizes, sides: list[int], is_guess: bool) -> tuple[Pass, int]:
+    """One pass with pictures of the first of these sides that it takes, and that side.
+
+    Raises:
+        Mistake: it takes none of them; what it raises with the first.
+    """
+    mistakes = []
+    for side in sides:
+        pictures = random(2, found["in_channels"], side, side, dtype=torch.get_default_dtype())
+        try:
+            return run(observed, model, pictures), side
+        except Mistake as mistake:
+            if not is_guess or not REFUSED.search(str(mistake)):
+                raise
+            mistakes.append(mistake)
+    shape = (2, found["in_channels"], sides[0], sides[0])
+    raise Mistake(
+        f"with pictures of shape {shape}, a guess from its parameters, {mistakes[0]} It must take"
+        " any number of square pictures. If it takes other ones:"
+        " check.vit(model, image_size=…, in_channels=…)."
+    )
+
+
+def _patch_size_seen(seen: Pass, found: Sizes) -> Sizes:
+    """The size of the patches that makes as many tokens as were seen, where another was found.
+
+    The kernel of a first convolution may be smaller than the patches, or larger where they overlap.
+    """
     side = found["image_size"]
-    pictures = random(2, found["in_channels"], side, side, dtype=torch.get_default_dtype())
-    try:
-        return run(observed, model, pictures)
-    except Mistake as mistake:
-        if not is_guess or not re.search("RuntimeError|AssertionError|ValueError", str(mistake)):
-            raise
-        raise Mistake(
-            f"with pictures of shape {tuple(pictures.shape)}, a guess from its parameters,"
-            f" {mistake} It must take any number of square pictures. If it takes other ones:"
-            " check.vit(model, image_size=…, in_channels=…)."
-        ) from None
+    in_a_row = _tokens_in_a_row(seen)
+    if not in_a_row or side % in_a_row:
+        return {}
+    return {"patch_size": side // in_a_row}
+
+
+def _tokens_in_a_row(seen: Pass) -> int:
+    """How many tokens a row of patches makes; 0 if that is not seen."""
+    for number in seen.tokens[:1]:
+        for patches in (number - 1, number):  # with a class token, and without
+            if patches > 1 and math.isqrt(patches) ** 2 == patches:
+                return math.isqrt(patches)
+    return 0
 
 
 def needed_sizes(found: Sizes) -> list[str]:
@@ -130,17 +170,22 @@ def _flat_patch(numbers: int, known: Sizes) -> Sizes:
     return {}
 
 
-def _image_size(model: nn.Module, found: Sizes) -> int:
-    """The side of the pictures, from the number of positions; 0 if there are none.
+def _image_sizes(model: nn.Module, found: Sizes) -> list[int]:
+    """Likely sides of the pictures, from the number of positions; none if there are none.
 
-    A module of positions may hold the class token as well: the table is what has most rows.
+    A module of positions may hold the class token as well: the table is what has most rows. The
+    first convolution may be one of several, with a smaller kernel than the patches.
     """
-    most = 0
+    rows = [0]
+    rows_of_tokens = [0]
     for name, tensor in tensors_of(model).items():
-        is_table = tensor.dim() > 1 and tensor.shape[-1] == found.get("hidden_dim")
-        if "pos" in name and is_table:
-            most = max(most, tensor.shape[-2])
-    return math.isqrt(most) * found.get("patch_size", 0)
+        if "pos" in name and tensor.dim() > 1:
+            rows.append(tensor.shape[-2])
+            if tensor.shape[-1] == found.get("hidden_dim"):
+                rows_of_tokens.append(tensor.shape[-2])
+    in_a_row = math.isqrt(max(rows_of_tokens) or max(rows))
+    sides = [in_a_row * patch_size for patch_size in (found.get("patch_size", 0), *PATCH_SIZES)]
+    return list(filter(None, dict.fromkeys(sides)))
 
 
 def rms_norms(model: nn.Module, seen: Pass, width: int) -> set[str]:
@@ -191,20 +236,33 @@ def _layers(model: nn.Module, matrices: list[Matrix], seen: Pass) -> Sizes:
     found["num_classes"] = NO_HEAD
     if len(mlps) == 1:
         found["num_layers"] = seen.uses[name]  # a block that is used again and again
-    head = _head(matrices[mlps[-1] + 2 :], hidden_dim, seen)
+    head = _head(_behind(matrices, mlps[-1] + 2), hidden_dim, seen)
     if not head:
         return found
     first, _ = head[0]
     _, last = head[-1]
     found["num_classes"] = last[0]
+    is_layer = isinstance(model.get_submodule(first.rpartition(".")[0]), nn.Linear)
+    takes_all_tokens = seen.tokens and head[0][1][1] == hidden_dim * seen.tokens[0]
+    if takes_all_tokens and is_layer:
+        seen.leave_out_head(first)
     if not _is_chain(head, hidden_dim):
         return found
-    is_layer = isinstance(model.get_submodule(first.rpartition(".")[0]), nn.Linear)
     if len(head) == 2:
         found["representation_size"] = last[1]
     elif len(head) > 2 and is_layer:
         seen.leave_out_head(first)
     return found
+
+
+def _behind(matrices: list[Matrix], begin: int) -> list[Matrix]:
+    """The matrices from there on that are none of a block: an earlier block has none alike."""
+
+    def kind(matrix: Matrix) -> tuple[str, Any]:
+        return re.sub(r"\d+", "", matrix[0]), matrix[1]
+
+    known = {kind(matrix) for matrix in matrices[:begin]}
+    return [matrix for matrix in matrices[begin:] if kind(matrix) not in known]
 
 
 def _head(matrices: list[Matrix], hidden_dim: int, seen: Pass) -> list[Matrix]:
@@ -260,7 +318,8 @@ def _mlps(matrices: list[Matrix], seen: Pass) -> list[int]:
         if is_pair and not is_second and (mlp_dim != width or name in seen.activated):
             places.append(number)
 
-    def likely(places: list[int]) -> tuple[int, bool]:
-        return len(places), matrices[places[0]][0] in seen.activated
+    def likely(places: list[int]) -> tuple[int, bool, bool]:
+        name, (mlp_dim, width) = matrices[places[0]]
+        return len(places), name in seen.activated, mlp_dim != width
 
     return max(filter(None, alike.values()), key=likely, default=[])

@@ -39,13 +39,22 @@ def logits_in(output: Any) -> tuple[Any, str]:
     return output, ""
 
 
-def leave_out_head(model: nn.Module, names: list[str]) -> None:
-    """Let a model return what the head takes that uses these tensors first, if there are any."""
+def leave_out_head(model: nn.Module, names: list[str], width: int) -> None:
+    """Let a model return what the head takes that uses these tensors first, if there are any.
+
+    Tokens that the head takes all at once are returned as tokens of this width.
+    """
     if not names:
         return
     taken: list[Any] = []
     layer = model.get_submodule(names[0].rpartition(".")[0])
-    layer.register_forward_pre_hook(lambda module, args: taken.append(args[0]))
+
+    def take(module: nn.Module, args: tuple) -> None:
+        (given,) = args
+        is_flat = given.dim() == 2 and given.shape[1] != width
+        taken.append(given.unflatten(1, (-1, width)) if is_flat else given)
+
+    layer.register_forward_pre_hook(take)
     model.register_forward_hook(lambda module, args, output: taken.pop())
 
 

@@ -69,6 +69,11 @@ NO_HEAD = Slip(
     "use no class head",
     "It makes logits of the class token",
 )
+NO_NORMS = (
+    Slip({LN_1: "x = input", LN_2: "y = x"}, "leave out both norms of the block", _PRE),
+    Slip({LN_1: "x = input"}, "leave out ln_1", _PRE),
+    Slip({LN_2: "y = x"}, "leave out ln_2", _PRE),
+)
 ALL_TOKENS = Slip({READ: ""}, "send all tokens through the heads", f"{_SECOND}, x[:, 0]")
 ONE_NORM = Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm")
 LAST = "x = torch.cat([x, batch_class_token], dim=1)"
@@ -304,9 +309,7 @@ SLIPS = [
         "normalise what comes out of a branch",
         _PRE,
     ),
-    Slip({LN_1: "x = input", LN_2: "y = x"}, "leave out both norms of the block", _PRE),
-    Slip({LN_1: "x = input"}, "leave out ln_1", _PRE),
-    Slip({LN_2: "y = x"}, "leave out ln_2", _PRE),
+    *NO_NORMS,
     Slip(
         {LN_1: "x = input = self.ln_1(input)", LN_2: "x = y = self.ln_2(x)"},
         "add normalised tokens in both places",
@@ -329,10 +332,16 @@ SLIPS = [
     ),
     ONE_NORM,
     Slip({THINK: ""}, "leave out the MLP", "Every block has one, after the attention"),
-    Slip(
-        {THINK: "y = F.gelu(self.mlp(y))"},
-        "apply GELU after the MLP's second layer, too",
-        _MLP,
+    Slip({ADD: "x = input"}, "throw away what the attention gives", _PRE),
+    Slip({END: "return x"}, "throw away what the MLP gives", _PRE),
+    Slip({END: "return input"}, "return from each block what it was given", _PRE),
+    *(
+        Slip(
+            {THINK: f"y = F.{function}(self.mlp(y))"},
+            f"apply {name} after the MLP's second layer, too",
+            _MLP,
+        )
+        for function, name in (("gelu", "GELU"), ("relu", "ReLU"))
     ),
     Slip({GELU: "activation_layer=nn.Identity"}, "leave out GELU between the MLP's layers", _MLP),
     Slip(

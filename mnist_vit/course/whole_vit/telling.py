@@ -15,7 +15,7 @@ from .building import EPS, joined, listed
 from .explaining import our_values
 from .following import Difference, Following
 from .matching import POSITIONS, Source
-from .slips import NO_HEAD, NO_TOKEN, together
+from .slips import ALL_TOKENS, NO_HEAD, NO_NORMS, NO_TOKEN, together
 from .trial import Trial
 from .values import LOGITS, comparable
 
@@ -41,9 +41,22 @@ KINDS = {  # what names tell of a model that is of another kind
 def mistakes(trial: Trial) -> list[str]:
     """What is other than in ours, each as the end of "when you …"."""
     edits = list(trial.setting.edits)
-    if trial.seen.head:  # it is told that the head is not compared
-        edits.remove(NO_HEAD)
+    if trial.seen.head:  # it is told that the head is not compared, and what it takes
+        edits = [slip for slip in edits if slip not in (NO_HEAD, ALL_TOKENS)]
+    if _lacks_its_norms(trial):  # they are told as what only theirs has
+        edits = [slip for slip in edits if slip not in NO_NORMS]
     return [*_eps(trial), *together(edits)]
+
+
+def _lacks_its_norms(trial: Trial) -> bool:
+    """Whether norms of a block of theirs were left out, as they are none of ours."""
+    for path in trial.left_out:
+        kind = type(trial.theirs.get_submodule(path)).__name__
+        names = [name for name in trial.extra if name.startswith(f"{path}.")]
+        in_block = any(trial.places.get(name, -1) >= 0 for name in names)
+        if in_block and "norm" in kind.lower():
+            return True
+    return False
 
 
 def _eps(trial: Trial) -> list[str]:
@@ -76,11 +89,8 @@ def about_parameters(trial: Trial) -> list[str]:
     if not trial.able:
         return _another_kind(trial)
     lines = [trial.ignored] if trial.ignored else []
-    missing = trial.missing
-    if trial.silent:  # it is said why they have no counterpart
-        missing = [name for name in missing if "self_attention" not in name]
-    if missing:
-        lines.append(f"Ours has, yours lacks: {_shapes(missing, trial.our_shapes)}.")
+    if trial.missing:
+        lines.append(f"Ours has, yours lacks: {_shapes(trial.missing, trial.our_shapes)}.")
     extra = _extra(trial)
     if extra:
         lines.append(f"Yours has, ours lacks: {extra}.")

@@ -19,15 +19,18 @@ from .matching import POSITIONS, Match, Range, our_place
 from .norms import norm_edits
 from .passing import WithoutDropout, tensors_of
 from .running import leave_out_head, left_out, logits, run
-from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, ONE_NORM, REUSE
+from .slips import ALL_TOKENS, NO_HEAD, NO_LAST_NORM, NO_TOKEN, ONE_NORM, REUSE
 from .values import (
     FIRST_MLP,
     LOGITS,
     SECOND_NORM,
+    SOFTMAX,
     TOLERANCE,
     Values,
     first_difference,
     part_of,
+    stand_in,
+    tokens_of,
     values_of,
 )
 
@@ -51,6 +54,11 @@ class Trial:
         missing, extra: parameters that only ours has, and that only theirs has; they are made to do
             nothing.
         left_out: the modules of theirs that hold extra ones and are left out.
+        attentions: their modules of attention that cannot be compared, by their paths, with the
+            parts of ours that they stand for: what they give is put into ours.
+        silent: matrices of such attention where there is no such module: they are set to zero.
+        kept: their parameters that make the tokens in another way: they stay as they are.
+        places: the places of their parameters, by name: the number of a block, or another.
         uncompared: sentences on what has another thing in its place in theirs, and is taken out of
             both models.
         replaced: those of them that are about norms, or the projection of the output, by the parts
@@ -68,8 +76,12 @@ class Trial:
         self.seen = built.seen
         sources = match.sources
         self.sources = sources
-        self.silent = match.silent
-        self.uncompared = [match.attention] if match.attention else []
+        self.attentions = _attentions(built, match)
+        inside = [f"{path}." for path in self.attentions]
+        self.silent = [name for name in match.silent if not name.startswith(tuple(inside))]
+        self.kept = match.kept
+        self.places = match.places
+        self.uncompared = list(match.uncompared)
         self.is_random = False
         self.changes = False
         self.drops = ""
@@ -81,10 +93,7 @@ class Trial:
         self.our_shapes = shapes_of(fresh)
         self.their_shapes = shapes_of(self.theirs)
         if self.seen.head:
-            layers = [name for name in self.seen.head if len(self.their_shapes[name]) > 1]
-            self.uncompared.append(
-                f"Its head has {len(layers)} layers, and ours one or two: it is not compared."
-            )
+            self.uncompared.append(f"Its head {self._about_head()}: it is not compared.")
         pictures = _setting(built.sizes, [], (), []).pictures()
         edits = self._edits(built.sizes["num_layers"], pictures)
         neutral = _without(self.our_shapes, [source.name for source in sources.values()])
@@ -93,19 +102,23 @@ class Trial:
             self.missing = [name for name in neutral if _in_first(name)]
         self.forgive(edits)
         self.seen_before = tuple(edits)
-        foreign = _without(self.their_shapes, sources)
+        if self.kept:  # it is told that they make the tokens
+            self.missing = [name for name in self.missing if not name.startswith("conv_proj.")]
+        if match.silent:  # it is told why they have no counterpart
+            self.missing = [name for name in self.missing if "self_attention" not in name]
+        foreign = _without(self.their_shapes, [*sources, *self.kept])
+        foreign = [name for name in foreign if not name.startswith(tuple(inside))]
         self.extra = [name for name in foreign if name in self.seen.uses]
         self.unused = self._unused()
         self.left_out = list(self._replaceable())
         self.replaced = self._replaced(match)
         self.uncompared += self.replaced.values()
-        needed = self.missing
-        if self.silent:
-            needed = [name for name in needed if "in_proj" not in name]
-        self.able = not any(_is_vital(name, self.our_shapes[name]) for name in needed)
+        self.able = not any(_is_vital(name, self.our_shapes[name]) for name in self.missing)
         self.setting = _setting(built.sizes, neutral, self._parts(), edits)
         self.tolerance = TOLERANCE[self.setting.dtype]
         self.make_ours()
+        if self.able and self.attentions:
+            self._take_attention()
 
     def make_ours(self) -> None:
         """Build ours anew, after its setting was changed."""
@@ -135,6 +148,17 @@ class Trial:
         put_in = (*self.setting.put_in, (label, Numbers(numbers)))
         self.setting = replace(self.setting, put_in=put_in)
 
+    def _take_attention(self) -> None:
+        """Let what their attention gives take the place of what ours gives."""
+        ours = our_values(self.setting)
+        for label, value in self.values().items():
+            given = label.partition("the output of ")[2].partition(",")[0]
+            if given not in self.attentions.values() or label not in ours:
+                continue
+            numbers = stand_in(value, ours[label])
+            if numbers is not None:
+                self.put_in(label, numbers)
+
     def forgive(self, edits: Iterable[Slip]) -> None:
         """Leave out of the missing parameters those whose lack has a name."""
         for slip in edits:
@@ -150,7 +174,7 @@ class Trial:
         if num_layers > 1 and blocks == {"0"}:
             found.append(REUSE)
         foreign = [name for name in self.seen.order if name in self.their_shapes]
-        foreign = _without(foreign, self.sources)
+        foreign = _without(foreign, [*self.sources, *self.kept])
         patches = self.our_shapes[POSITIONS][1] - 1
         has_token = any(re.search("cls|class_?emb|token", name) for name in foreign)
         if "class_token" not in names and patches in self.seen.tokens and not has_token:
@@ -158,10 +182,24 @@ class Trial:
         has_matrix = any(len(self.their_shapes[name]) > 1 for name in foreign)
         if self.seen.head or ("heads.head.weight" not in names and not has_matrix):
             found.append(NO_HEAD)
+        if self._takes_all_tokens():
+            found.append(ALL_TOKENS)
         if self._has_one_norm(pictures):
             found.append(ONE_NORM)
         width = self.our_shapes["encoder.ln.weight"][0]
         return [*found, *norm_edits(self.theirs, self.sources, self.rms_norms, width)]
+
+    def _takes_all_tokens(self) -> bool:
+        """Whether the head takes all tokens at once."""
+        width = self.our_shapes["encoder.ln.weight"][0]
+        return bool(self.seen.head) and self.their_shapes[self.seen.head[0]][1] != width
+
+    def _about_head(self) -> str:
+        """How a head differs that is left out."""
+        if self._takes_all_tokens():
+            return "takes all tokens at once, and ours one"
+        layers = [name for name in self.seen.head if len(self.their_shapes[name]) > 1]
+        return f"has {len(layers)} layers, and ours one or two"
 
     def _has_one_norm(self, pictures: Tensor) -> bool:
         """Whether each block uses the norm before its attention twice, and has no other."""
@@ -179,6 +217,11 @@ class Trial:
         given = values.get(SECOND_NORM)
         taken = values.get(FIRST_MLP)
         return given is None or taken is None or torch.equal(given, taken)
+
+    @property
+    def is_partly_given(self) -> bool:
+        """Whether not all values behind the tokens are computed from the same weights as ours."""
+        return bool(self.silent or self.seen.head or self.replaced)
 
     @property
     def is_foreign(self) -> bool:
@@ -264,7 +307,7 @@ class Trial:
     def use(self, model: nn.Module) -> None:
         """Go on with another model of the same kind."""
         set_eps(model)
-        leave_out_head(model, self.seen.head)
+        leave_out_head(model, self.seen.head, self.ours.hidden_dim)
         self.theirs = model
         self.load()
 
@@ -350,7 +393,18 @@ class Trial:
         self.load()
         self.theirs.eval()
         with left_out(self.theirs, self.left_out), self._undropped():
-            return run(values_of, self.theirs, self._names(), self.pictures)
+            found = run(values_of, self.theirs, self._names(), self.pictures, parts=self.attentions)
+        if self.attentions:
+            found = {label: value for label, value in found.items() if SOFTMAX not in label}
+        return found
+
+    def tokens(self) -> Tensor | None:
+        """What block 0 of their model is given; None if that is not seen."""
+        self.load()
+        self.theirs.eval()
+        names = [name for name, place in self.places.items() if place == 0]
+        with left_out(self.theirs, self.left_out), self._undropped():
+            return run(tokens_of, self.theirs, names, self.pictures)
 
     def _names(self) -> dict[str, str]:
         """Our names of their parameters that hold all of one of ours."""
@@ -366,6 +420,8 @@ class Trial:
         ours = our_values(self.setting)
         shared = [label for label in ours if label in theirs]
         first = first_difference(theirs, ours)
+        if first is None:
+            return len(shared)
         return shared.index(first) if first in shared else 0
 
     def uses_positions(self) -> bool:
@@ -387,6 +443,24 @@ class Trial:
                 module = own.rpartition(".")[0]
                 return f" (yours: {module})" if module and own not in self.parameters else ""
         return ""
+
+
+def _attentions(built: Built, match: Match) -> dict[str, str]:
+    """Modules that hold all of the attention of a block, and nothing else that is matched.
+
+    Of several the innermost counts: those around it may add what they are given.
+    """
+    model = built.model
+    of_block: dict[int, set[str]] = {}
+    for name in match.silent:
+        of_block.setdefault(match.places[name], set()).add(name)
+    innermost = {}
+    for place, silent in of_block.items():
+        for path, module in model.named_modules():
+            own = {f"{path}.{name}" for name, _ in module.named_parameters()}
+            if silent <= own and own.isdisjoint(match.sources) and path in built.seen.gives_alike:
+                innermost[place] = path  # parents come before their parts
+    return {path: f"block {place}'s self_attention" for place, path in innermost.items()}
 
 
 def _without(names: Iterable[str], others: Collection[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """What a Vision Transformer computes on the way, by names that fit anybody's model."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -31,7 +31,11 @@ def part_of(name: str) -> str:
 
 
 def values_of(
-    model: nn.Module, names: dict[str, str], pictures: Tensor, put_in: Values | None = None
+    model: nn.Module,
+    names: dict[str, str],
+    pictures: Tensor,
+    put_in: Values | None = None,
+    parts: Mapping[str, str] | None = None,
 ) -> Values:
     """What the parts of a model take and give, in the order of their calls.
 
@@ -41,11 +45,13 @@ def values_of(
         pictures: what the model is given.
         put_in: numbers that take the place of values of these labels, from where on the model goes
             on with them.
+        parts: the parts of ours that modules stand for, by their paths, where no names tell.
     """
+    parts = parts or {}
     recorder = _Recorder(pictures.shape[1:], put_in or {})
     handles = []
     for path, module in model.named_modules():
-        part = _part_of_module(path, module, names)
+        part = parts.get(path) or _part_of_module(path, module, names)
         if part:
             handles.append(module.register_forward_pre_hook(recorder.before(part)))
             handles.append(module.register_forward_hook(recorder.after(part)))
@@ -57,6 +63,35 @@ def values_of(
             handle.remove()
     recorder.keep(LOGITS, output)
     return recorder.values
+
+
+def tokens_of(model: nn.Module, names: Collection[str], pictures: Tensor) -> Tensor | None:
+    """What a block is given first; None if that is not seen.
+
+    Args:
+        model: theirs.
+        names: of the block's parameters.
+        pictures: what the model is given.
+    """
+    given: list[Tensor] = []
+
+    def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        for value in [*args, *kwargs.values()]:
+            if isinstance(value, Tensor) and value.dim() == 3:
+                given.append(value.detach().clone())
+                return
+
+    handles = []
+    for path, module in model.named_modules():
+        own = [f"{path}.{name}" for name, _ in module.named_parameters(remove_duplicate=False)]
+        if own and all(name in names for name in own):
+            handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+    try:
+        model(pictures)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return given[0] if given else None
 
 
 def _part_of_module(path: str, module: nn.Module, names: dict[str, str]) -> str:
