@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -34,7 +35,13 @@ from mnist_vit.course.observing import looking, reacting
 from mnist_vit.course.observing.blaming import blame
 from mnist_vit.course.observing.calls import Call, alike, calls_of
 from mnist_vit.course.observing.instead_of import instead_of
-from mnist_vit.course.observing.observers import Evidence, Finding, observe
+from mnist_vit.course.observing.observers import (
+    INPUTS_ALONE,
+    Evidence,
+    Finding,
+    not_filled,
+    observe,
+)
 from mnist_vit.course.observing.tracing import Trace
 from mnist_vit.model import EncoderBlock
 from tools.unsolved import without_solutions
@@ -286,11 +293,100 @@ def test_what_changes_the_module_it_is_given_is_not_random() -> None:
     assert "another result" not in words(observed(lambda part: part.weight + 0, grows, given))
 
 
-def test_python_s_own_chance_is_not_called_drawn_by_a_seed() -> None:
+def test_numbers_are_called_random_only_if_a_generator_is_seen_to_draw_them() -> None:
     import random
 
-    told = words(observed(lambda x: x.exp(), lambda x: x + random.random(), X))
-    assert "gives another result each time, even after torch.manual_seed(0)." in told
+    theirs = observed(lambda x: x.exp(), lambda x: x + random.random(), X)
+    assert "each time: your code draws random numbers." in words(theirs)
+    new = observed(lambda x: x.exp(), lambda x: x + np.random.default_rng().random(), X)
+    assert new is not None
+    assert "gives another result each time, even after torch.manual_seed(0)." in new.said
+    assert new.instead == INPUTS_ALONE
+
+
+class Counted:
+    """What stands outside of a function, as a class of the notebook does."""
+
+    calls = 0
+
+
+def test_what_stands_outside_is_told_only_where_it_changes() -> None:
+    table: list[int] = []
+
+    def in_a_list(x: Tensor) -> Tensor:
+        table.append(1)
+        return x + len(table)
+
+    def in_a_class(x: Tensor) -> Tensor:
+        Counted.calls += 1
+        return x + Counted.calls
+
+    def in_a_default(x: Tensor, before: list = []) -> Tensor:  # noqa: B006
+        before.append(1)
+        return x + len(before)
+
+    for theirs in (in_a_list, in_a_class, in_a_default):
+        assert "that is still there in the next call" in words(observed(torch.exp, theirs, X))
+
+
+def half_filled(x: Tensor) -> Tensor:
+    made = torch.empty_like(x)
+    made[:1] = x[:1].exp()
+    return made
+
+
+def filled_in_two_steps(x: Tensor) -> Tensor:
+    made = torch.empty(x.shape)
+    made[:1] = x[:1].exp()
+    made[1:] = x[1:]
+    return made
+
+
+def test_numbers_that_nobody_has_set_are_told_as_that() -> None:
+    def with_the_last_token_left_out(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        made = torch.empty_like(x)
+        size = (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+        made[:, :-1] = (x / size * weight)[:, :-1]
+        return made
+
+    told = said("rms_norm", with_the_last_token_left_out)
+    assert "`torch.empty_like(x)` makes a tensor and sets none of its numbers" in told
+    assert "random" not in told
+    assert "outside" not in told
+    found = not_filled(called(half_filled, X))
+    assert found is not None
+    assert "on what lay in memory: `torch.empty_like(x)` makes" in found.said
+    assert not_filled(called(filled_in_two_steps, X)) is None
+
+
+def test_what_is_kept_by_shape_is_wrong_for_other_numbers() -> None:
+    table: dict[Any, Tensor] = {}
+
+    def put_back(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+        place = table.setdefault(order.shape, order.argsort(dim=1))
+        hidden = mask_token.expand(len(order), order.shape[1] - visible.shape[1], -1)
+        every = torch.cat([visible, hidden], dim=1)
+        return every.gather(1, place[:, :, None].expand(-1, -1, every.shape[2]))
+
+    assert "not with other numbers of the same shapes, in a later call" in said(
+        "put_back", put_back
+    )
+
+
+class KeepingItsFirstWeight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: Tensor | None = None
+
+    def forward(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        self.kept = weight if self.kept is None else self.kept
+        return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * self.kept
+
+
+def test_no_line_is_said_to_cut_a_gradient_where_an_earlier_input_was_kept() -> None:
+    told = said("rms_norm", KeepingItsFirstWeight())
+    assert "in a later call, the values are wrong" in told
+    assert "detach" not in told
 
 
 def test_a_small_shift_is_not_called_the_same_in_all_cases() -> None:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..observing.calls import Call, alike, results
-from ..observing.observers import KEPT, SLOW, Finding
+from ..observing.observers import EARLIER, SLOW, Finding, on_inputs_alone
+from ..observing.steadiness import for_other_numbers
 from .comparing import compare
 from .exercise import Exercise
 from .tools import random
@@ -26,10 +27,14 @@ def elsewhere(exercise: Exercise, ours: list[Call], theirs: list[Call]) -> str |
 
     The first call of a module is made again: with one input, with many, with large numbers, and
     without gradients. The calls of a function are made again with inputs that lie otherwise in
-    memory, and with the first picture alone.
+    memory, with the first picture alone, and with other numbers of the same shapes.
     """
     if not isinstance(exercise.answer, type):
-        return _in_other_memory(ours, theirs) or _alone(ours, theirs)
+        return (
+            _in_other_memory(ours, theirs)
+            or _alone(ours, theirs)
+            or _with_other_numbers(ours, theirs)
+        )
     of_ours = [call for call in ours if isinstance(call.module, exercise.answer)]
     of_theirs = [call for call in theirs if call.module is not None]
     if not of_ours or not of_theirs:
@@ -105,6 +110,29 @@ def _alone(ours: list[Call], theirs: list[Call]) -> str | None:
             problem = compare("the result", value, expected, ALONE)
             if problem is not None:
                 return f"{where}: {problem} {_squeezed(value, expected)}".strip()
+    return None
+
+
+def _with_other_numbers(ours: list[Call], theirs: list[Call]) -> str | None:
+    """How a function differs in a later call with other numbers of the same shapes.
+
+    Such a call shows what was kept of an earlier one.
+    """
+    if len(ours) != len(theirs):
+        return None
+    for our, their in zip(ours, theirs, strict=True):
+        if our.seconds + their.seconds > SLOW:
+            return None
+        results = for_other_numbers(our, their)
+        if results is None:
+            continue
+        for right, got in zip(*results, strict=False):
+            problem = compare("the result", got, right, ALONE)
+            if problem is not None:
+                return (
+                    "right so far, but not with other numbers of the same shapes, in a later call:"
+                    f" {problem} {EARLIER}"
+                )
     return None
 
 
@@ -220,7 +248,7 @@ def kept(ours: list[Call], theirs: list[Call]) -> Finding | None:
             return Finding(
                 "right the first time, but given the same inputs once more your code returns"
                 " something else.",
-                KEPT,
+                on_inputs_alone(their),
             )
     return None
 

@@ -19,7 +19,14 @@ from torch import Tensor
 
 from ..observing.blaming import blame
 from ..observing.calls import Call, calls_of
-from ..observing.observers import Evidence, Finding, observe, unsteady, unused
+from ..observing.observers import (
+    Evidence,
+    Finding,
+    not_filled,
+    observe,
+    unsteady,
+    unused,
+)
 from ..observing.tracing import Step, Trace, cut, is_theirs, quoted
 from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared, ended
@@ -247,6 +254,8 @@ def _told(problem: str, explanation: Finding | None, instead: str = "") -> Findi
 
 def _beside(exercise: Exercise, answer: Any, got: Outcome, watch: Watch | None) -> Finding | None:
     """What is wrong with an answer whose values are all right."""
+    if (chance := not_filled(got.calls)) is not None:
+        return _told("right this time, by chance.", chance)
     problem = None
     if watch is not None:
         problem = watch.problem or borrowed(exercise, answer, got.calls)
@@ -280,11 +289,13 @@ def _is_stub(error: BaseException | None) -> bool:
 def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
     """What is told, the first that is known.
 
-    A slip with these numbers; an input that is not used; that calls differ; a slip with these
-    words; what the exercise notices; an observation that says why; what the exercise tells of the
-    value; a slip so far; the rest.
+    Numbers that nobody has set; a slip with these numbers; an input that is not used; that calls
+    differ; a slip with these words; what the exercise notices; an observation that says why; what
+    the exercise tells of the value; a slip so far; the rest.
     """
     is_sure = _has_wrong_numbers(got)
+    if got.first is not None and (chance := not_filled(got.calls)) is not None:
+        return chance  # then all numbers may be others in the next call
     if is_sure:
         named = _named_by_its_numbers(exercise, answer, got)
         if named is not None:

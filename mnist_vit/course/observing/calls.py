@@ -167,13 +167,13 @@ class _Recorder:
         call.seconds += time.thread_time()
         call.output = results(output)
         for place, (was, now) in enumerate(zip(call.before, call.given, strict=True)):
-            if isinstance(was, Tensor | list) and not _equal(was, now):
+            if isinstance(was, Tensor | list) and not equal(was, now):
                 call.changed.add(place)
             if place in call.changed or _version(now) != self.versions[place]:
                 call.written.add(place)
         if self.states:
             call.held = _held(call)
-            call.touched = not _equal(self.states, _states(call))
+            call.touched = not equal(self.states, _states(call))
             is_untouched = not call.written and not call.touched
             is_nothing = output is None or any(output is value for value in call.given)
             call.idle = is_nothing and is_untouched and not raised
@@ -248,10 +248,10 @@ def _held(call: Call) -> dict[int, dict[str, Tensor]]:
     return held
 
 
-def _equal(was: Any, now: Any) -> bool:
+def equal(was: Any, now: Any) -> bool:
     """Whether a value is what it was; nan is equal to nan."""
     if isinstance(was, list):
-        return isinstance(now, list) and len(was) == len(now) and all(map(_equal, was, now))
+        return isinstance(now, list) and len(was) == len(now) and all(map(equal, was, now))
     if not isinstance(was, Tensor):
         return type(was) is type(now) and bool(was == now or was != was)
     if not isinstance(now, Tensor) or was.shape != now.shape:

@@ -34,7 +34,8 @@ from .looking import (
     transformed,
     where,
 )
-from .reacting import DRAWN, depends, listed, mixes, returns_input, scales, slices, varies
+from .reacting import depends, listed, mixes, returns_input, scales, slices
+from .steadiness import DRAWN, FILL, for_other_numbers, keeps, unfilled, varies
 
 SLOW = 0.2  # seconds; a call that takes longer is not made again
 PAIRS = 8  # calls that are looked at for what they depend on
@@ -154,11 +155,16 @@ OF_FUNCTIONS = (
     "What comes back must not depend on random numbers, whatever draws them: F.dropout does, unless"
     " it is given training=False, and so does a layer that is made anew."
 )
+INPUTS_ALONE = "What comes back must depend on the inputs alone."
 ONE_IN_ALL = (
-    "A list, a dict or a tensor that stands outside of the function, or as a default such as"
-    " table={}, is one and the same in all calls."
+    "Your code changes something that is still there in the next call: a list, a dict or a tensor"
+    " that stands outside of the function, or as a default such as table={}, is one and the same in"
+    " all calls."
 )
-KEPT = f"What comes back must depend on the inputs alone. {ONE_IN_ALL}"
+EARLIER = (
+    f"{INPUTS_ALONE} Does your code keep something of an earlier call, such as a result by the"
+    " shape of an input?"
+)
 UNSEEN = (
     "No gradient sees it: under torch.no_grad(), through .data or .detach() an operation is not"
     " recorded. Make a new tensor, x = x / …, outside of them."
@@ -172,6 +178,16 @@ def unused(evidence: Evidence) -> Finding | None:
         if said:
             is_gradient = _has_wrong_gradient(evidence) and look is _changed_input
             return Finding(said, UNSEEN if is_gradient else _instead(said, evidence))
+    return None
+
+
+def not_filled(calls: list[Call]) -> Finding | None:
+    """What is said where a result depends on numbers of ``torch.empty`` that nobody has set."""
+    with torch.no_grad(), suppress(Exception):  # a call that cannot be made again tells nothing
+        for call in calls[:PAIRS]:
+            said = "" if call.seconds > SLOW else unfilled(call)
+            if said:
+                return Finding(said, FILL)
     return None
 
 
@@ -191,7 +207,7 @@ def observe(evidence: Evidence) -> Finding | None:
     if finding is not None:
         return finding
     if _has_wrong_gradient(evidence):
-        return Finding("All values before it are right, and this gradient is not.")
+        return _about_gradient(evidence)
     with torch.no_grad():
         for says_why, observer in _observers(evidence):
             with suppress(Exception):  # code that raises on changed inputs tells nothing
@@ -201,12 +217,31 @@ def observe(evidence: Evidence) -> Finding | None:
     return None
 
 
+def _about_gradient(evidence: Evidence) -> Finding:
+    """What is said of the first wrong gradient; an answer may be right for these numbers alone."""
+    said = "All values before it are right, and this gradient is not."
+    for our, their in zip(evidence.ours, evidence.theirs, strict=False):
+        is_fast = our.seconds + their.seconds < SLOW
+        if is_fast and for_other_numbers(our, their) is not None:
+            more = "With other numbers of the same shapes, in a later call, the values are wrong."
+            return Finding(f"{said} {more}", EARLIER)
+    return Finding(said)
+
+
+def on_inputs_alone(their: Call) -> str:
+    """What is said of a call that gives another result the next time; why, if that is seen."""
+    with torch.no_grad(), suppress(Exception):  # a call that cannot be made again tells nothing
+        if keeps(their):
+            return f"{INPUTS_ALONE} {ONE_IN_ALL}"
+    return INPUTS_ALONE
+
+
 def _instead(said: str, evidence: Evidence) -> str:
-    if said.startswith(VARIES):
-        is_module = evidence.pair is not None and evidence.pair[1].module is not None
-        if is_module:
-            return OF_MODULES
-        return OF_FUNCTIONS if DRAWN in said else KEPT
+    if said.startswith(VARIES) and evidence.pair is not None:
+        their = evidence.pair[1]
+        if DRAWN not in said:
+            return on_inputs_alone(their)
+        return OF_FUNCTIONS if their.module is None else OF_MODULES
     for begin, instead in INSTEAD.items():
         if said.startswith(begin):
             return instead

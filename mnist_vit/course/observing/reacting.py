@@ -14,27 +14,8 @@ TOKENS = ("x", "z", "input", "tokens", "images")  # inputs with pictures, and pe
 QUERIES = ("q", "query")
 LONGEST = 12  # places along an axis that are changed one by one
 SECONDS = 0.5  # for all of them
-DRAWN = ": your code draws random numbers."
 CASES = 3  # results, all different, from which a factor is read
 SIZES = (1.0, 0.01)  # by which inputs are multiplied, to see whether a part has no effect
-
-
-def varies(our: Call, their: Call) -> str:
-    """The learner's results differ from call to call, and ours do not.
-
-    A call that is given a module is left out: the module may be another one the next time.
-    """
-    if any(isinstance(value, nn.Module) for value in their.before):
-        return ""
-    if not alike(our.again(seed=False), our.again(seed=False)):
-        return ""
-    first = their.again()
-    if alike(first, their.again(seed=False)):
-        return ""
-    said = "The same input gives another result each time"
-    if alike(first, their.again()):
-        return f"{said}{DRAWN}"
-    return f"{said}, even after torch.manual_seed(0)."
 
 
 def returns_input(our: Call, their: Call) -> str:

@@ -126,7 +126,7 @@ class Trace(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         # what nobody has filled yet has no numbers, only what lay there before
         is_unfilled = name.startswith(("empty", "new_empty"))
-        place = _place(name == "__setitem__") if given and not is_unfilled else None
+        place = asked_for(name == "__setitem__") if given and not is_unfilled else None
         if place is None:
             return function(*args, **options)
         for tensor in given:
@@ -302,7 +302,7 @@ def quoted(text: str, most: int = 120) -> str:
     return f"`{line}`"
 
 
-def _place(is_statement: bool) -> Place | None:
+def asked_for(is_statement: bool = False) -> Place | None:
     """Where the running operation was asked for; with the whole statement as its expression.
 
     In a piece of ``my_vit.py``, which passed its check, that is the expression that calls it. None
