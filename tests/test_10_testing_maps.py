@@ -13,6 +13,8 @@ from helpers import NOTEBOOKS, accept, judged
 from torch import Tensor, nn
 
 from mnist_vit import load_model
+from mnist_vit.check import EXERCISES
+from mnist_vit.course.checking import verdict
 from mnist_vit.course.nb10_testing_maps.gradient_map import my_gradient_map
 from mnist_vit.course.nb10_testing_maps.hide import my_hide
 from mnist_vit.course.nb10_testing_maps.integrate import my_integrate
@@ -33,9 +35,52 @@ def hide_by_hand(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
     for image, gone in zip(images, hidden, strict=True):
         patches = model.conv_proj(image[None]).flatten(2).transpose(1, 2)
         z = torch.cat([model.class_token, patches], dim=1) + model.encoder.pos_embedding
-        z = z[:, [0, *(1 + (~gone).nonzero()[:, 0]).tolist()]]
+        z = model.encoder.dropout(z)[:, [0, *(1 + (~gone).nonzero()[:, 0]).tolist()]]
         logits.append(model.heads(model.encoder.ln(model.encoder.layers(z))[:, 0]))
     return torch.cat(logits)
+
+
+def hide_without_dropout(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    """All parts of the model but the encoder's dropout."""
+    dropout = model.encoder.dropout
+    model.encoder.dropout = nn.Identity()
+    try:
+        return hide_by_hand(model, images, hidden)
+    finally:
+        model.encoder.dropout = dropout
+
+
+def hide_picture_by_picture(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    """Right, but for a hook that an exception leaves behind."""
+    logits = []
+    for image, gone in zip(images, hidden, strict=True):
+        stays = [0, *(1 + (~gone).nonzero()[:, 0]).tolist()]
+
+        def take_out(module: nn.Module, args: Any, stays: list[int] = stays) -> tuple[Tensor]:
+            return (args[0][:, stays],)
+
+        handle = model.encoder.layers.register_forward_pre_hook(take_out)
+        logits.append(model(image[None]))
+        handle.remove()
+    return torch.cat(logits)
+
+
+def hide_in_two_passes(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    """The tokens of a first pass go through the blocks again; a hook may be left behind."""
+    seen: list[Tensor] = []
+    handle = model.encoder.layers.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    model(images)
+    handle.remove()
+    stays = torch.cat([torch.ones(len(hidden), 1).bool(), ~hidden], dim=1)
+    z = seen[0][stays].unflatten(0, (len(images), -1))
+    return model.heads(model.encoder.ln(model.encoder.layers(z))[:, 0])
+
+
+def hide_and_catch_torchs(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    try:
+        return my_hide(model, images, hidden)
+    except RuntimeError:
+        return torch.zeros(len(images), 3)
 
 
 def hide_in_all_blocks(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
@@ -133,6 +178,48 @@ def integrate_all_at_once(
         part = (2 * step + 1) / (2 * steps)
         gradients.append(gradient_at(reference * (1 - part) + images * part))
     return (images - reference) * torch.stack(gradients).mean(dim=0)
+
+
+def patch_picture_by_picture(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    """Right, but for a hook that an exception leaves behind."""
+    logits = []
+    for one, other in zip(clean, corrupted, strict=True):
+        kept: list[Any] = []
+        handle = site.register_forward_hook(lambda _, args, out, kept=kept: kept.append(out))
+        model(one[None])
+        handle.remove()
+
+        def put_in(module: nn.Module, args: Any, output: Any, kept: list = kept) -> Any:
+            is_pair = isinstance(output, tuple)
+            new = (output[0] if is_pair else output).clone()
+            new[:, tokens] = (kept[0][0] if is_pair else kept[0])[:, tokens]
+            return (new, *output[1:]) if is_pair else new
+
+        handle = site.register_forward_hook(put_in)
+        logits.append(model(other[None]))
+        handle.remove()
+    return torch.cat(logits)
+
+
+def patch_and_give_the_first_half(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    """One run on all pictures, as in ``patch_in_one_run``, and the logits of the clean ones."""
+    n = len(clean)
+
+    def mix(module: nn.Module, args: Any, output: Any) -> Any:
+        is_pair = isinstance(output, tuple)
+        new = (output[0] if is_pair else output).clone()
+        new[n:, tokens] = new[:n, tokens]
+        return (new, *output[1:]) if is_pair else new
+
+    handle = site.register_forward_hook(mix)
+    try:
+        return model(torch.cat([clean, corrupted]))[:n]
+    finally:
+        handle.remove()
 
 
 RIGHT: list[tuple[str, Any]] = [
@@ -492,6 +579,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hide", hide_with_an_attribute, "a new attribute, hidden. What is written to a part"),
     ("hide", hide_and_clear_all, "Before the run each part had a hook of somebody else"),
     ("hide", hide_behind_another_sequence, "what it was: which parts it has, which parameters"),
+    ("hide", hide_without_dropout, "where model.encoder.dropout halves what it is given"),
+    ("hide", hide_and_catch_torchs, "does not come out of your function. Whoever calls it"),
     ("hide", hide_and_catch, "does not come out of your function. Whoever calls it must see it"),
     ("patch", patch_with_an_attribute, "a new attribute, kept. What is written to a part"),
     ("gradient_map", gradient_map_of_a_clone, "was not computed from this tensor"),
@@ -569,6 +658,30 @@ NAMED: list[tuple[str, Any, str]] = [
     ),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+LEFT = "what is left behind after an exception should not be"
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "words", "never"),
+    [
+        ("hide", hide_picture_by_picture, LEFT, "17 tokens"),
+        ("hide", lambda *given: 2 * hide_picture_by_picture(*given), "logits with 3", "17 tokens"),
+        ("hide", hide_in_two_passes, LEFT, "works on"),
+        ("hide", lambda *given: 2 * hide_in_two_passes(*given), "logits with 3", "works on"),
+        ("patch", patch_picture_by_picture, LEFT, "The model runs"),
+        ("patch", lambda *given: 2 * patch_picture_by_picture(*given), "", "other pictures"),
+        ("patch", patch_and_give_the_first_half, "the logits of the clean pictures", "runs 1 time"),
+    ],
+)
+def test_passes_of_another_kind_are_not_called_wrong(
+    name: str, answer: Any, words: str, never: str
+) -> None:
+    passed, told = verdict(EXERCISES[name], answer)
+    assert not passed
+    assert words in told
+    assert never not in told
 
 
 def test_a_batch_of_one_and_a_model_in_double_precision_are_hidden_too() -> None:

@@ -115,32 +115,37 @@ def notice(answer: Any) -> Mistake | None:
             return hooks_stay(left)
         if (changed := changed_in(model, borrowed)) != "nothing":
             return model_changed(changed)
+        right = my_patch(model, clean, corrupted, site, slice(1, 3))
         ran: list[str] = []
         hooks: list[int] = []
+        pictures = torch.cat([clean, corrupted])
 
         def look(module: nn.Module, args: tuple) -> None:
             names = {"clean": clean, "corrupted": corrupted}
             fitting = [name for name, one in names.items() if torch.equal(args[0], one)]
-            ran.append(fitting[0] if fitting else "other pictures")
+            is_some = all(any(torch.equal(one, own) for own in pictures) for one in args[0])
+            ran.append(fitting[0] if fitting else SOME if is_some else OTHERS)
             hooks.append(len(site._forward_hooks))
 
         looking = model.register_forward_pre_hook(look)
         found = answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
+        looking.remove()
+        if found.shape == right.shape and torch.allclose(found, right, atol=1e-5):
+            return _noticed_site(answer, model, clean, corrupted)  # the runs are not at fault
         if found.shape != (2, 3):
             return Mistake(
                 "Of 2 clean and 2 corrupted pictures, and a model of 3 classes, you make the shape"
                 f" {tuple(found.shape)}.",
                 "The logits for corrupted alone are asked for, as the model gives them: (2, 3).",
             )
-        if set(ran) != {"clean", "corrupted"} or ran[-1] != "corrupted":
+        is_as_ours = set(ran) == {"clean", "corrupted"} and ran[-1] == "corrupted"
+        if not is_as_ours and SOME not in ran:  # picture by picture, or all at once, is right, too
             times = f"{len(ran)} time{'s' * (len(ran) != 1)}, on {', '.join(ran)}"
             return Mistake(
                 f"The model runs {times}." if ran else "The model itself never runs.",
                 "It should run twice: on clean, where the output of `site` is kept, and then on"
                 " corrupted, where the tokens are put in.",
             )
-        looking.remove()
-        right = my_patch(model, clean, corrupted, site, slice(1, 3))
         if (
             len(ran) == 2
             and hooks[1] > 1
@@ -200,12 +205,14 @@ def _noticed_site(
             if part._forward_hooks and type(part) is type(site):
                 hooked.add(f"the MLP of block {name.split('_')[-1].split('.')[0]}")
 
+    right = my_patch(model, clean, corrupted, site, slice(1, 3))
     handle = model.encoder.register_forward_pre_hook(look)
     try:
-        answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
+        found = answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
     finally:
         handle.remove()
-    if not hooked or hooked == {"the MLP of block 1"}:
+    is_right = found.shape == right.shape and torch.allclose(found, right, atol=1e-5)
+    if is_right or not hooked or hooked == {"the MLP of block 1"}:
         return None
     return Mistake(
         f"Where `site` is the MLP of block 1, your hooks are on {' and '.join(sorted(hooked))}.",
@@ -314,6 +321,7 @@ def _is_right_without_the_first_hook(right: Tensor, run: Any, site: nn.Module) -
     return found.shape == right.shape and torch.allclose(found, right, atol=1e-5)
 
 
+SOME, OTHERS = "some of the pictures", "other pictures"
 CLEAN, CORRUPTED = "those of clean", "those of corrupted"
 ELSEWHERE, NEITHER = "other tokens of clean", "tokens of neither run"
 NOTHING = "the corrupted pictures, with nothing put in"
