@@ -170,6 +170,16 @@ def patch_in_one_run(
         handle.remove()
 
 
+def integrate_picture_by_picture(
+    gradient_at: Any, images: Tensor, reference: Tensor, steps: int
+) -> Tensor:
+    """A picture alone has no place among the labels that gradient_at knows."""
+    shares = []
+    for image in images:
+        shares.append(my_integrate(gradient_at, image[None], reference[-1:], steps))
+    return torch.cat(shares)
+
+
 def integrate_all_at_once(
     gradient_at: Any, images: Tensor, reference: Tensor, steps: int
 ) -> Tensor:
@@ -590,6 +600,7 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda f, labels, patches: my_leave_out(f, labels, patches).flip(1),
         "stand in other places: the row of picture 0 is 0.4998, 0.1921, 0.07752",
     ),
+    ("integrate", integrate_picture_by_picture, "of 2 images, gradient_at was given 1 picture. It"),
     ("integrate", integrate_in_one_batch, "of 2 images, gradient_at was given 6 pictures"),
     ("integrate", integrate_between_both_ends, "0, 0.333, 0.667, 1. Take it in the middles"),
     ("patch", patch_frozen, "should not be 'which parameters ask for gradients'"),
@@ -672,6 +683,7 @@ LEFT = "what is left behind after an exception should not be"
         ("hide", lambda *given: 2 * hide_in_two_passes(*given), "logits with 3", "works on"),
         ("patch", patch_picture_by_picture, LEFT, "The model runs"),
         ("patch", lambda *given: 2 * patch_picture_by_picture(*given), "", "other pictures"),
+        ("patch", lambda *given: 2 * patch_picture_by_picture(*given), "", "[None]`"),
         ("patch", patch_and_give_the_first_half, "the logits of the clean pictures", "runs 1 time"),
     ],
 )

@@ -33,7 +33,7 @@ def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
 
 # exercise: integrate
 def my_integrate(gradient_at, images: Tensor, reference: Tensor, steps: int) -> Tensor:
-    # gradient_at(pictures): (n, c, h, w) -> the gradient of each picture's logit, the same shape
+    # gradient_at(pictures): one for each image, (n, c, h, w) -> the gradient of each one's logit
     # -> (n, c, h, w): what each pixel has of the difference between both logits
     way = images - reference
     total = torch.zeros_like(images)

@@ -13,7 +13,7 @@ from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_integrate(gradient_at, images: Tensor, reference: Tensor, steps: int) -> Tensor:
-    # gradient_at(pictures): (n, c, h, w) -> the gradient of each picture's logit, the same shape
+    # gradient_at(pictures): one for each image, (n, c, h, w) -> the gradient of each one's logit
     # -> (n, c, h, w): what each pixel has of the difference between both logits
     way = images - reference
     total = torch.zeros_like(images)
@@ -27,9 +27,12 @@ def _gradient(seed: int) -> Callable[[Tensor], Tensor]:
     weight = random(2, 1, 3, 2, seed=seed, dtype=torch.float64)
 
     def gradient_at(pictures: Tensor) -> Tensor:
-        if isinstance(pictures, Tensor) and pictures.dim() == 4 and len(pictures) > len(weight):
+        is_of_pictures = isinstance(pictures, Tensor) and pictures.dim() == 4
+        is_one_of_many = is_of_pictures and pictures.shape == weight[:1].shape
+        if is_of_pictures and (len(pictures) > len(weight) or is_one_of_many):
+            many = f"{len(pictures)} picture{'s' * (len(pictures) != 1)}"
             raise Mistake(
-                f"of {len(weight)} images, gradient_at was given {len(pictures)} pictures.",
+                f"of {len(weight)} images, gradient_at was given {many}.",
                 "It gives the gradient of each picture's own logit, and so takes one picture for"
                 " each image: call it once for each step.",
             )

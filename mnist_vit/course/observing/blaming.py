@@ -152,7 +152,11 @@ def _is_selected(steps: list[Step], number: int) -> bool:
     value = steps[number].value
     if value is None:
         return False
+    parents = list(steps[number].parents)
     for parent in steps[number].parents:
+        if steps[parent].is_part:  # one of several, as in a loop over a tensor
+            parents += steps[parent].parents
+    for parent in parents:
         whole = steps[parent].value
         if whole is not None and value.numel() < whole.numel() and torch.isin(value, whole).all():
             return True
