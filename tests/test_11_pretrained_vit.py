@@ -259,6 +259,10 @@ def moved_right_and_down_only(position: Tensor, rows: int, columns: int, down: i
     return EXERCISES["move_positions"].answer(position, rows, columns, max(down, 0), max(right, 0))
 
 
+def moved_up(position: Tensor, rows: int, columns: int, down: int, right: int) -> Tensor:
+    return EXERCISES["move_positions"].answer(position, rows, columns, -down, right)
+
+
 def moved_by_slices(position: Tensor, rows: int, columns: int, down: int, right: int) -> Tensor:
     """A shift by more patches than there are moves nothing."""
     grid = position[:, 1:].unflatten(1, (rows, columns))
@@ -366,7 +370,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("transfer", transfer_with_a_note, "new attribute, was_used'. The given model is needed again"),
     ("two_rates", rates_by_membership, "told apart by their names, or by `is`"),
     ("two_rates", rates_with_names, "pairs of a name and a parameter"),
-    ("move_positions", moved_by_slices, "once round the 2 rows and 1 further"),
+    ("move_positions", moved_by_slices, "once round the 3 rows and 1 further"),
+    ("move_positions", moved_up, "9, 10, 11, 12 become 0, 8, 5, 6, 7, 12, 9, 10, 11, 4, 1, 2, 3"),
     ("move_positions", moved_right_and_down_only, "which is 1 to the left, the class token's 0"),
     ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "should be 10, 20"),
     ("convert_block", in_place, "tensors of the file that changed"),

@@ -25,19 +25,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """Where seven numbers go."""
+    """Where the numbers of a class token and of 3 rows of 4 patches go: up and down differ."""
     for (down, right), shift in SHIFTS.items():
-        made = answer(torch.arange(7.0)[None, :, None], 2, 3, down, right)
-        if made.shape != (1, 7, 1):
+        made = answer(torch.arange(13.0)[None, :, None], 3, 4, down, right)
+        if made.shape != (1, 13, 1):
             return Mistake(
-                f"Of a position embedding (1, 7, 1) you make {tuple(made.shape)}.",
-                "It must stay (1, 7, 1): one position for the class token, and one for each patch.",
+                f"Of a position embedding (1, 13, 1) you make {tuple(made.shape)}.",
+                "It must stay (1, 13, 1): a position for the class token, and one for each patch.",
             )
-        wanted = my_move_positions(torch.arange(7.0)[None, :, None], 2, 3, down, right)
+        wanted = my_move_positions(torch.arange(13.0)[None, :, None], 3, 4, down, right)
         if not torch.equal(made, wanted):
             return Mistake(
-                f"For a shift by {shift}, the class token's 0 and the rows 1, 2, 3 and 4, 5, 6"
-                f" become {_numbers(made)}.",
+                f"For a shift by {shift}, the class token's 0 and the rows 1, 2, 3, 4; 5, 6, 7, 8;"
+                f" 9, 10, 11, 12 become {_numbers(made)}.",
                 f"They should become {_numbers(wanted)}: each position goes where its patch goes,"
                 " and what leaves at one side comes in at the other. The class token has no place"
                 " and stays.",
@@ -49,7 +49,7 @@ SHIFTS = {
     (1, 1): "1 down and 1 to the right",
     (0, -1): "0 down and -1 to the right, which is 1 to the left",
     (-1, 0): "-1 down, which is 1 up, and 0 to the right",
-    (3, 0): "3 down, once round the 2 rows and 1 further, and 0 to the right",
+    (4, 0): "4 down, once round the 3 rows and 1 further, and 0 to the right",
 }
 
 
