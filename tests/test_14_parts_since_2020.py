@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from helpers import judged, randomise, reject
 from scipy.stats import ttest_ind, ttest_rel
 
+from mnist_vit.check import EXERCISES
+from mnist_vit.course.checking import verdict
 from mnist_vit.course.ladder import stored
 from mnist_vit.course.nb14_parts_since_2020 import variants
 from mnist_vit.course.nb14_parts_since_2020.rms_norm import my_rms_norm
@@ -97,6 +99,27 @@ def divided_each_by_each(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor
     return norms.amax(dim=1) / norms.median(dim=1, keepdim=True).values, norms.argmax(dim=1)
 
 
+def divided_by_medians_over_pictures(
+    tokens: torch.Tensor, count: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of one picture alone this is the mean length of its patches."""
+    norms = tokens[:, -count:].norm(dim=2)
+    return norms.amax(dim=1) / norms.median(dim=0).values.mean(), norms.argmax(dim=1)
+
+
+def divided_by_the_mean_of_two(
+    tokens: torch.Tensor, count: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    norms = tokens[:, -count:].norm(dim=2)
+    return norms.amax(dim=1) / norms.quantile(0.5, dim=1), norms.argmax(dim=1)
+
+
+def divided_by_the_upper(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    norms = tokens[:, -count:].norm(dim=2)
+    middle = norms.sort(dim=1, descending=True).values[:, (count - 1) // 2]
+    return norms.amax(dim=1) / middle, norms.argmax(dim=1)
+
+
 def divided_by_the_second(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     norms = tokens[:, -count:].norm(dim=2).sort(dim=1, descending=True)
     return norms.values[:, 0] / norms.values[:, 1], norms.indices[:, 0]
@@ -116,6 +139,7 @@ def nearly_gelu(
 RIGHT: list[tuple[str, Any]] = [
     ("rotate", complex_rotate),
     ("outliers", by_loop),
+    ("outliers", divided_by_the_mean_of_two),
     ("shares", shares_by_loop),
     ("shares", lambda weights, is_blank: torch.stack(shares_by_loop(weights, is_blank))),
     ("swiglu", lambda x, gate, value, out: (F.silu(x @ gate.T) * (x @ value.T)) @ out.T),
@@ -186,6 +210,7 @@ NAMED: list[tuple[str, Any, str]] = [
         ),
         "reshape the matrices",
     ),
+    ("outliers", divided_by_the_upper, "take the upper of the two norms in the middle"),
     ("outliers", divided_by_the_second, "divide by the second-largest norm"),
     ("shares", registers_at_the_end, "for the registers at the end"),
     (
@@ -195,6 +220,13 @@ NAMED: list[tuple[str, Any, str]] = [
     ),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+def test_what_holds_of_one_picture_alone_is_not_said_of_all() -> None:
+    passed, told = verdict(EXERCISES["outliers"], divided_by_medians_over_pictures)
+    assert not passed
+    assert "you give the ratio 1.875 and the right patch. The" in told
+    assert "So you divide" not in told
 
 
 def nothing_returned(*given: torch.Tensor) -> None:
