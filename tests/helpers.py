@@ -127,6 +127,22 @@ def judged(right: list, wrong: list, named: Any = ()) -> Callable[..., None]:
     return test
 
 
+def told_without(cases: list[tuple[str, Any, str, str]]) -> Callable[..., None]:
+    """A test of wrong answers: words that are told of each, and words that would be false of it.
+
+    An answer may be an edit of the solution.
+    """
+
+    @pytest.mark.parametrize(("name", "answer", "words", "false_words"), cases)
+    def test(name: str, answer: Any, words: str, false_words: str) -> None:
+        passed, told = verdict(EXERCISES[name], EXERCISES[name].edited(answer))
+        assert not passed
+        assert words in told
+        assert not false_words or false_words not in told, told
+
+    return test
+
+
 NAMED_BY = (
     "You get exactly this when you",
     "This happens, for instance, when you",

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import torchvision.models.vision_transformer as torchvision_vit
-from helpers import judged
+from helpers import judged, told_without
 from torch import Tensor, nn
 
 from mnist_vit import check
@@ -718,4 +718,33 @@ def resized_with_the_token_last(positions: Tensor, grid: int) -> Tensor:
 
 test_a_class_token_that_is_taken_for_the_last_is_named = judged(
     [], [], [("resize_positions", resized_with_the_token_last, "and put it last again")]
+)
+
+
+def cut_in_place(joined: nn.Linear, seq_length: int) -> tuple[nn.Linear, Tensor]:
+    patch_dim = joined.in_features - seq_length
+    positions = joined.weight.data[:, patch_dim:].T.clone()
+    joined.weight.data = joined.weight.data[:, :patch_dim]
+    return joined, positions
+
+
+LEAVE_JOINED = "and should leave joined as it is"
+RETURN_PAIR = "    return linear, positions"
+test_nothing_false_is_told = told_without(
+    [
+        ("add_instead", cut_in_place, LEAVE_JOINED, "takes 10"),
+        (
+            "add_instead",
+            {"patch_dim = joined": "joined.bias.data *= 0.5\n    patch_dim = joined"},
+            LEAVE_JOINED,
+            "self.bias",
+        ),
+        (
+            "add_instead",
+            {RETURN_PAIR: f"    joined.weight.data.zero_()\n{RETURN_PAIR}"},
+            LEAVE_JOINED,
+            "no column",
+        ),
+        ("add_instead", {".T.detach()": ".T.detach().numpy()"}, "ndarray", "it raised"),
+    ]
 )

@@ -670,7 +670,7 @@ SAID: list[tuple[str, Any, str]] = [
         lambda averaged, model, average: average_by_names(averaged, model, average**2),
         "of 20 becomes 11.9. It should become 0.9 · 10",
     ),
-    ("weight_average", biases_of_the_model_too, "A bias of the model that is trained was 20"),
+    ("weight_average", biases_of_the_model_too, "of model, and should leave model as it is"),
 ]
 SLIPS: list[tuple[str, Any, str]] = [
     ("cosine_schedule", both_at_once, "by a cosine that falls from step 0 on"),

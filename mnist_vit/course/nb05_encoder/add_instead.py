@@ -44,19 +44,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 " trained: return linear, positions.",
             )
         linear, positions = pair
-        if getattr(linear, "in_features", patch_dim) != patch_dim:
+        takes = _taken(linear)
+        if takes not in (None, patch_dim):
             raise Mistake(
-                f"the layer must take a patch alone, {patch_dim} numbers, and takes"
-                f" {linear.in_features}."
+                f"the layer must take a patch alone, {patch_dim} numbers, and takes {takes}.",
+                f"joined takes the {patch_dim} numbers of a patch and then {seq_length} of its"
+                " place: patch_dim is joined.in_features - seq_length.",
             )
-        shape = tuple(getattr(positions, "shape", ()))
+        if not isinstance(positions, Tensor):
+            raise Mistake(
+                f"positions must be a tensor of shape {(seq_length, hidden_dim)}, but what came"
+                f" back is {describe(positions)}.",
+                "They are the places' columns of joined.weight, transposed.",
+            )
+        shape = tuple(positions.shape)
         if shape not in ((seq_length, hidden_dim), (1, seq_length, hidden_dim)):
-            if not isinstance(positions, Tensor):
-                raise Mistake(
-                    f"positions must be a tensor of shape {(seq_length, hidden_dim)}, but what came"
-                    f" back is {describe(positions)}.",
-                    "They are the places' columns of joined.weight, transposed.",
-                )
             raise Mistake(
                 f"positions must have shape {(seq_length, hidden_dim)}, but have {shape}.",
                 _places(shape, patch_dim, seq_length, hidden_dim),
@@ -72,6 +74,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 f"right so far, but joined is another one afterwards. Changed: {changed}.",
                 "Whoever gave it to you still needs it: make a new layer.",
             )
+
+
+def _taken(linear: nn.Module) -> int | None:
+    """How many numbers a layer takes, as its weight says; None if it has none with two axes."""
+    weight = getattr(linear, "weight", None)
+    return weight.shape[1] if isinstance(weight, Tensor) and weight.dim() == 2 else None
 
 
 def _came(pair: Any) -> str:

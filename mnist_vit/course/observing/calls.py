@@ -45,6 +45,9 @@ class Call:
         returned: whether something came back from a call that was given a module.
         touched: whether a module that was given is another afterwards.
         held: the numbers in each module that was given, by its place, when the call ended.
+        altered: the names of those that are others afterwards, by the place of their module.
+        came: what came back, as it is now.
+        raised: whether a function raised.
     """
 
     function: Callable[..., Any]
@@ -61,6 +64,9 @@ class Call:
     returned: bool = False
     touched: bool = False
     held: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+    altered: dict[int, list[str]] = field(default_factory=dict)
+    came: Any = None
+    raised: bool = False
 
     @property
     def module(self) -> nn.Module | None:
@@ -139,7 +145,8 @@ class _Recorder:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.depth = 0
-        self.states: list[Any] = []  # the tensors of given modules, before the call
+        self.states: list[Any] = []  # flags and hooks of given modules, before the call
+        self.held: dict[int, dict[str, Tensor]] = {}  # their numbers, before the call
         self.versions: list[int] = []  # how often each input had been written into
 
     def begin(self, function: Any, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -152,6 +159,7 @@ class _Recorder:
         call.before = list(map(given_again, call.given))
         call.training = getattr(function, "training", False)
         self.states = _states(call)
+        self.held = _held(call) if self.states else {}
         self.versions = list(map(_version, call.given))
         call.seconds = -time.thread_time()
         self.calls.append(call)
@@ -166,6 +174,8 @@ class _Recorder:
         call.is_running = False
         call.seconds += time.thread_time()
         call.output = results(output)
+        call.came = output
+        call.raised = raised
         for place, (was, now) in enumerate(zip(call.before, call.given, strict=True)):
             if isinstance(was, Tensor | list) and not equal(was, now):
                 call.changed.add(place)
@@ -173,7 +183,9 @@ class _Recorder:
                 call.written.add(place)
         if self.states:
             call.held = _held(call)
-            call.touched = not equal(self.states, _states(call))
+            call.altered = _altered(self.held, call.held)
+            is_same_state = equal(self.states, _states(call)) and _are_same(self.held, call.held)
+            call.touched = not is_same_state
             is_untouched = not call.written and not call.touched
             is_nothing = output is None or any(output is value for value in call.given)
             call.idle = is_nothing and is_untouched and not raised
@@ -220,7 +232,7 @@ def _version(value: Any) -> int:
 
 
 def _states(call: Call) -> list[Any]:
-    """What can be changed in the modules that a function was given: tensors, flags, hooks."""
+    """What, beside numbers, can be changed in the modules that a function was given."""
     states: list[Any] = []
     if call.module is not None:
         return states
@@ -232,7 +244,6 @@ def _states(call: Call) -> list[Any]:
             states += [id(module), module.training, hooks, sorted(vars(module))]
         for parameter in value.parameters():
             states += [id(parameter), parameter.requires_grad]
-        states += map(copied, value.state_dict().values())
     return states
 
 
@@ -246,6 +257,28 @@ def _held(call: Call) -> dict[int, dict[str, Tensor]]:
         if isinstance(value, nn.Module):
             held[place] = {name: copied(one) for name, one in value.state_dict().items()}
     return held
+
+
+def _altered(
+    before: dict[int, dict[str, Tensor]], after: dict[int, dict[str, Tensor]]
+) -> dict[int, list[str]]:
+    """The names of numbers that are others, new or gone, by the place of their module."""
+    altered = {}
+    for place, was in before.items():
+        now = after[place]
+        names = [name for name in was if not alike(was[name], now.get(name))]
+        names += [name for name in now if name not in was]
+        if names:
+            altered[place] = names
+    return altered
+
+
+def _are_same(before: dict[int, dict[str, Tensor]], after: dict[int, dict[str, Tensor]]) -> bool:
+    """Whether all modules hold the same numbers, to the last bit."""
+    for place, was in before.items():
+        if not equal(list(was.values()), list(after[place].values())):
+            return False
+    return True
 
 
 def equal(was: Any, now: Any) -> bool:

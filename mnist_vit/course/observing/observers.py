@@ -139,6 +139,10 @@ INSTEAD = {
         "Write into a copy, such as clone() of a tensor or list(…) of a list, and read from what"
         " came in."
     ),
+    "Your code changes": (
+        "Whoever called it may still need it: write into a new module, such as copy.deepcopy(…) of"
+        " it, or into a clone() of its tensors."
+    ),
     "Nothing came back": NOT_WRITTEN,
     GIVEN_BACK: NOT_WRITTEN,
     "The numbers are right. Axes of length 1 that are missing": (
@@ -336,6 +340,19 @@ def _changed_input(evidence: Evidence) -> str:
     for call in evidence.theirs:
         for place in sorted(call.changed - written):
             return f"Your code changes its input {call.names[place]} in place."
+    return _altered_module(evidence)
+
+
+def _altered_module(evidence: Evidence) -> str:
+    """A module that was given and holds other numbers afterwards, where ours changes none."""
+    ours: set[int] = set()
+    for our in evidence.ours:
+        ours |= our.altered.keys()
+    for call in evidence.theirs:
+        for place in sorted(call.altered.keys() - ours):
+            name = call.names[place]
+            parts = listed(call.altered[place])
+            return f"Your code changes {parts} of {name}, and should leave {name} as it is."
     return ""
 
 
@@ -365,7 +382,7 @@ def _held(evidence: Evidence) -> str:
             continue
         names = names_told(our, their)
         for place in sorted(our.held.keys() & their.held.keys()):
-            said = _differing(names[place], our.held[place], their.held[place], our.touched)
+            said = _differing(names[place], our.held[place], their.held[place])
             if said and not _draws(our):
                 return said
     return ""
@@ -386,10 +403,8 @@ def _draws(call: Call) -> bool:
     return not alike(*found)
 
 
-def _differing(
-    name: str, ours: dict[str, Tensor], theirs: dict[str, Tensor], is_changed: bool
-) -> str:
-    """Which numbers differ; ``is_changed`` is whether ours changes any."""
+def _differing(name: str, ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> str:
+    """Which numbers differ."""
     same: list[str] = []
     other: list[str] = []
     for key, value in ours.items():
@@ -397,8 +412,6 @@ def _differing(
             (same if alike(value, theirs[key]) else other).append(key)
     if not same or not other or len(same) + len(other) < len(ours):
         return ""
-    if not is_changed:
-        return f"Your code changes {listed(other)} of {name}, and should leave {name} as it is."
     return (
         f"Afterwards these of {name} hold other numbers than in ours: {listed(other)}. Equal are"
         f" {listed(same)}."
