@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torchvision
-from helpers import judged
+from helpers import judged, told_without
 from torch import Tensor, nn
 
 from mnist_vit import check
@@ -857,3 +857,30 @@ def test_as_many_positions_as_patches_by_chance_are_not_one_for_each() -> None:
     assert "as many as a square of 3 × 3 patches needs." in square
     assert "none for the class token" not in square
     assert "none for the class token" in told("rectangular", WithoutTheTokensPosition)
+
+
+RETURN_CONVOLUTION = "    return convolution"
+LEAVE_LINEAR = "and should leave linear as it is"
+test_nothing_false_is_told = told_without(
+    [
+        (
+            "as_convolution",
+            {RETURN_CONVOLUTION: f"    linear.weight.data.zero_()\n{RETURN_CONVOLUTION}"},
+            LEAVE_LINEAR,
+            "random numbers",
+        ),
+        (
+            "as_convolution",
+            {RETURN_CONVOLUTION: f"    linear.bias.data += 1\n{RETURN_CONVOLUTION}"},
+            LEAVE_LINEAR,
+            "random numbers",
+        ),
+        (
+            "as_convolution",
+            {RETURN_CONVOLUTION: f"{RETURN_CONVOLUTION}.double()"},
+            "the check called Conv2d, which raised RuntimeError",
+            "it raised",
+        ),
+        ("name_the_bug", lambda right, suspect, images: ["right"], "a list of 1", "it raised"),
+    ]
+)

@@ -46,8 +46,11 @@ HOOK = (
 )
 
 
-def told(error: BaseException) -> str:
-    """An exception in a few sentences: the learner's line, its words, what stood there."""
+def told(error: BaseException, raised: str = "it raised") -> str:
+    """An exception in a few sentences: the learner's line, its words, what stood there.
+
+    ``raised`` is how the sentence begins where no line of theirs raised.
+    """
     frame = their_frame(error)
     line = their_line(error)
     said = f" in the line {quoted(line)}" if line else ""
@@ -56,9 +59,9 @@ def told(error: BaseException) -> str:
         said += f", which your line {quoted(calling)} calls"
     if writes_into_leaf(error):
         return f"a tensor that asks for a gradient is changed in place{said}."
-    raised = "your code raised" if frame is not None else "it raised"
+    raised = "your code raised" if frame is not None else raised
     sentence = f"{raised} {type(error).__name__}{said}"
-    text = _text(error)
+    text = words_of(error)
     if text:
         sentence = f"{sentence}: {printable(shortened(text, LONGEST))}"
     if not text or not sentence.endswith((".", "!", "?")):
@@ -418,7 +421,7 @@ def _goes_through_keys(error: BaseException) -> bool:
     return is_whole and isinstance(value_of(frame, names[0]), Mapping)
 
 
-def _text(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     """The words of an exception on one line: the first line, or two where it only announces."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     if len(lines) > 1 and lines[0].endswith(":"):

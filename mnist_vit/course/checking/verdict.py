@@ -32,8 +32,9 @@ from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared, ended
 from .elsewhere import elsewhere, kept, written_over
 from .exercise import Exercise, Mistake, Slip
+from .lines import their_frame
 from .own_code import Watch, borrowed
-from .raised import advice, told, writes_into_leaf, writes_into_parameter
+from .raised import advice, told, words_of, writes_into_leaf, writes_into_parameter
 from .tools import describe
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
@@ -237,7 +238,7 @@ def _judged(
     if isinstance(got.error, Mistake):
         return Finding(got.error.said, got.error.instead)
     if got.error is not None:
-        told_error = Finding(told(got.error), _instead(exercise, got))
+        told_error = _told_error(exercise, got, got.error)
         return _told(told_error.said, _explanation(exercise, answer, got), told_error.instead)
     if len(got.values) < len(expected):
         return Finding(f"the check ended before {expected[len(got.values)][0]}.")
@@ -568,6 +569,25 @@ def _holds_numbers(value: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------- exceptions
+
+
+def _told_error(exercise: Exercise, got: Outcome, error: BaseException) -> Finding:
+    """An exception: of the learner's code, of a module that it made, or of the check itself."""
+    own = Finding(told(error), _instead(exercise, got))
+    is_theirs_own = their_frame(error) is not None or isinstance(exercise.answer, type)
+    if is_theirs_own or not got.calls or got.calls[-1].raised:
+        return own
+    if got.calls[-1].module is not None and not got.calls[-1].output:
+        name = type(got.calls[-1].module).__name__
+        return Finding(told(error, f"the check called {name}, which raised"), own.instead)
+    words = f"{type(error).__name__}: {words_of(error)}".rstrip(" .:")
+    came = [call.came for call in got.calls if call.module is None]
+    if not came or came[-1] is None:
+        return Finding(f"after your code the check cannot go on ({words}).")
+    return Finding(
+        f"what came back is {describe(came[-1])}, and the check cannot work with it ({words}).",
+        "Compare its kind and its shape with what the exercise asks for.",
+    )
 
 
 def _instead(exercise: Exercise, got: Outcome) -> str:

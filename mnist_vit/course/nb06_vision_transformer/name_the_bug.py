@@ -56,7 +56,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         (*ORDER, "not_divided", "heads_split_by_reshape", "divided_by_d_model")
     ):
         name = answer(*(models if number < len(ORDER) else larger_models)(bug, seed=number))
-        if name is not None and name not in BUGS:
+        is_name = isinstance(name, str) and name in BUGS
+        if name is not None and not is_name:
             raise Mistake(
                 f"for suspect {number + 1} a name in BUGS is needed, {', '.join(BUGS)}, and this is"
                 f" {describe(name)}."
