@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from helpers import NOTEBOOKS, judged
+from helpers import NOTEBOOKS, judged, told_without
 from scipy.stats import binomtest
 from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2.functional import resize
 
+from mnist_vit.check import EXERCISES
 from mnist_vit.course.nb08_evaluation.as_sharp import my_as_sharp
 from mnist_vit.course.nb08_evaluation.better_model import my_better_model
 from mnist_vit.course.nb08_evaluation.coin import my_coin
@@ -795,4 +796,70 @@ test_what_is_said_is_what_was_measured = judged(
         ),
         ("coin", tossed, "and it is small, but not 0. The exact chance is asked for, no trial"),
     ],
+)
+
+
+def in_itself(labels: Tensor, predictions: Tensor, num_classes: int) -> Tensor:
+    if len(labels) == 0:
+        return torch.zeros(num_classes, num_classes, dtype=torch.int64)
+    matrix = in_itself(labels[1:], predictions[1:], num_classes)
+    matrix[labels[0], predictions[0]] += 1
+    return matrix
+
+
+def coin_but(even: float = 1.0, none: float = 1.0, many: bool = False) -> Any:
+    """The right chance, but where b and c are equal, or both 0, or where n is large."""
+
+    def answer(b: int, c: int) -> float:
+        if b + c == 0:
+            return none
+        if b == c:
+            return even
+        if many and b + c > 1000:
+            return math.erfc(abs(b - c) / math.sqrt(2 * (b + c)))
+        return EXERCISES["coin"].answer(b, c)
+
+    return answer
+
+
+def coin_in_floats(b: int, c: int) -> float:
+    n = b + c
+    ways = 0
+    for heads in range(n + 1):
+        if abs(2 * heads - n) >= abs(b - c):
+            ways += math.comb(n, heads)
+    return ways / 2.0**n
+
+
+SHIFT_INTO = {"border = torch.zeros_like(images)": "shift = shift.clone()\n    border = shift"}
+LARGE_FLOATS = "A float ends near"
+test_nothing_false_is_told = told_without(
+    [
+        ("coin", coin_but(none=math.nan), "For 0 to 0 you give nan", LARGE_FLOATS),
+        ("coin", coin_but(none=0.0), "For 0 to 0 you give 0", LARGE_FLOATS),
+        ("coin", coin_but(even=math.nan), "For 1 to 1 you give nan", LARGE_FLOATS),
+        ("coin", coin_but(many=True), "For 620 to 680, 1,300 tosses", LARGE_FLOATS),
+        ("coin", coin_in_floats, "a whole number of more than 30 digits", ""),
+        (
+            "as_sharp",
+            {"inside.diff(dim=-1)": "inside[..., 2:] - inside[..., :-2]"},
+            "none stand two apart",
+            "flatten",
+        ),
+        (
+            "as_sharp",
+            {"inside.diff(dim=-1)": "inside - inside.roll(1, -1)"},
+            "none meet at a row's two ends",
+            "flatten",
+        ),
+        ("confusion", in_itself, "or more often than Python allows", ""),
+        ("enlarge", {".round()": ".ceil()"}, "or round up, as ceil() does", ""),
+        ("controls", SHIFT_INTO, 'Your "shift" and your "border" are one tensor', "28 places"),
+        (
+            "controls",
+            {"shift = wide": "blur = blur.roll(1, 3)\n    shift = wide"},
+            "around row 3, column 5: your blur moves the picture",
+            "already",
+        ),
+    ]
 )

@@ -456,6 +456,8 @@ def _said(value: Any) -> str:
         return f"has the shape {tuple(value.shape)}"
     if value is None:
         return "is None"
+    if isinstance(value, int) and abs(value) >= 10**SHORT:
+        return f"is a whole number of more than {SHORT} digits"
     if isinstance(value, bool | int | float):
         return f"is {value!r}"
     if isinstance(value, str) and 0 < len(value) <= SHORT:

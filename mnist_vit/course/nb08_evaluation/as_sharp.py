@@ -358,9 +358,9 @@ def _noticed_weights(answer: Any) -> Mistake | None:
             return Mistake(
                 f"Of two batches in which all neighbours in a {line} differ by 1, one a slope and"
                 " one a zigzag, you say False.",
-                f"The last pixel of a {line} and the first of the next are no neighbours: in a"
-                " slope they differ much more. Take differences along an axis of the picture,"
-                " before any flatten().",
+                f"Both have the same detail. Neighbours in a {line} are a pixel and the next one:"
+                f" none stand two apart, and none meet at a {line}'s two ends, or where one {line}"
+                " ends and another begins.",
             )
     few = torch.zeros(40, 1, 20, 22)
     few[..., 11:] = 1

@@ -77,7 +77,7 @@ def notice(answer: Any) -> Mistake | None:
     rights = [my_coin(b, c) for b, c in cases]
     far = [abs(own - right) for own, right in zip(got, rights, strict=True)]
     if max(far) < 1e-3:
-        return _near(got, rights) or _too_large(answer)
+        return _near(got, rights) or _even(answer) or _too_large(answer)
     if max(far) < 0.05 and float(answer(0, 60)) == 0:
         b, c = cases[far.index(max(far))]
         return Mistake(
@@ -101,13 +101,19 @@ def notice(answer: Any) -> Mistake | None:
                 f"Of the 16 ways in which four coins fall, {ways} are at least as uneven, those"
                 f" with {told} heads: the chance should be {ways / 16:g}.",
             )
+    return _even(answer) or _too_large(answer)
+
+
+def _even(answer: Any) -> Mistake | None:
+    """What the chance is where b and c are equal."""
     for b in (1, 2, 0):
-        if abs(float(answer(b, b)) - 1) > 1e-9:
+        chance = float(answer(b, b))
+        if not abs(chance - 1) <= 1e-9:  # nan is not 1 either
             return Mistake(
-                f"For {b} to {b} you give {float(answer(b, b)):.4g}.",
+                f"For {b} to {b} you give {chance:.4g}.",
                 "Every outcome is at least as uneven as that: the chance should be 1.",
             )
-    return _too_large(answer)
+    return None
 
 
 def _near(got: list[float], rights: list[float]) -> Mistake | None:
@@ -129,14 +135,22 @@ def _near(got: list[float], rights: list[float]) -> Mistake | None:
 
 
 def _too_large(answer: Any) -> Mistake | None:
-    """Of an answer that is right but where numbers are too large for floats, or too small."""
+    """Of an answer that is right but for many tosses, where numbers may leave a float's range."""
     for b, c in CASES[:-1]:
-        if abs(float(answer(b, c)) - my_coin(b, c)) > 1e-6:
+        if not abs(float(answer(b, c)) - my_coin(b, c)) <= 1e-6:  # nor is nan
             return None
     b, c = LARGE
+    chance = float(answer(b, c))
+    if abs(chance - my_coin(b, c)) <= 1e-6:
+        return None
+    said = (
+        f"With fewer tosses what we tried is right. For {b} to {c}, {b + c:,} tosses, you give"
+        f" {chance:.4g}, and the chance is {my_coin(b, c):.4g}."
+    )
+    if chance != 0 and math.isfinite(chance):
+        return Mistake(said, "The exact chance is asked for, however many tosses there are.")
     return Mistake(
-        f"With fewer tosses yours is right. For {b} to {c}, {b + c:,} tosses, you give"
-        f" {float(answer(b, c)):.4g}, and the chance is {my_coin(b, c):.4g}.",
+        said,
         "A float ends near 1.8e308 above, and below 5e-324 it is 0, as 0.5**1300 is. Whole numbers"
         " do not end: add up the ways in them, and divide last. Or add up logarithms.",
     )

@@ -1,5 +1,6 @@
 """Exercise: three changes of images, each with one of the effects of a shift by part of a pixel."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,6 +55,8 @@ def notice(answer: Any) -> Mistake | None:
     even, point = torch.full((1, 1, 7, 9), 0.5), torch.zeros(1, 1, 7, 9)
     point[..., 3, 4] = 1
     flat, made = answer(even.clone()), answer(point.clone())
+    if seen := _noticed_alike(made):
+        return seen
     green = torch.zeros(1, 3, 7, 9)
     green[:, 1] = 0.5
     for name, one in answer(green.clone()).items():
@@ -106,6 +109,18 @@ def notice(answer: Any) -> Mistake | None:
     return None
 
 
+def _noticed_alike(made: dict) -> Mistake | None:
+    """Whether two of the controls are one tensor."""
+    for one, other in itertools.combinations(NAMES, 2):
+        if made[one].shape == made[other].shape and made[one].data_ptr() == made[other].data_ptr():
+            return Mistake(
+                f'Your "{one}" and your "{other}" are one tensor: what is written into it stands in'
+                " both.",
+                "Each control needs a tensor of its own: clone() makes a copy.",
+            )
+    return None
+
+
 def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
     for name in NAMES:
         shape = tuple(flat[name].shape)
@@ -138,10 +153,13 @@ def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
             ' F.pad(…, mode="replicate") does.',
         )
     row = torch.tensor([0.105, 0.79, 0.105])
+    if moved := _moved_blur(made["blur"][0, 0], torch.outer(row, row)):
+        return moved
     if not torch.allclose(spot, torch.outer(row, row).to(spot), atol=1e-5):
         numbers = "; ".join(", ".join(f"{value:.4g}" for value in line) for line in spot.tolist())
         return Mistake(
-            f"Around a single bright pixel your blur gives {numbers}.{_shape_of(spot)}",
+            f"Around a single bright pixel your blur gives {numbers}.{_shape_of(spot)}"
+            f"{_trail(made['blur'][0, 0])}",
             "Blur along one axis, 0.105, 0.79, 0.105, then blur the result along the other: 0.79 ·"
             " 0.79 in the middle, 0.105 · 0.79 beside it, 0.105 · 0.105 in the corners.",
         )
@@ -156,13 +174,37 @@ def _shape_of(spot: Tensor) -> str:
         if abs(float(line.sum() - spot.sum())) < 1e-5:
             return f" Only the pixels of its {axis} get something: one axis is not blurred."
     if not torch.allclose(spot, spot.flip(0, 1), atol=1e-5):
-        return (
-            " The two sides differ. Are pixels read that were blurred already, as in a loop that"
-            " writes into the picture that it reads?"
-        )
+        return " The two sides differ."
     if not spot[::2, ::2].any():
         return " The four corners get nothing."
     return ""
+
+
+def _trail(blurred: Tensor) -> str:
+    """Whether a bright pixel at row 3, column 4 is seen further off than in its neighbours."""
+    around = blurred.clone()
+    around[2:5, 3:6] = 0
+    if not bool((around.abs() > 1e-6).any()):
+        return ""
+    return (
+        " Pixels further off get something, too. Are pixels read that were blurred already, as in a"
+        " loop that writes into the picture that it reads?"
+    )
+
+
+def _moved_blur(blurred: Tensor, kernel: Tensor) -> Mistake | None:
+    """Whether a bright pixel at row 3, column 4 is blurred as it should be, but elsewhere."""
+    right = torch.zeros(7, 9)
+    right[2:5, 3:6] = kernel
+    for down, across in itertools.product((-1, 0, 1), repeat=2):
+        is_moved = (down, across) != (0, 0)
+        if is_moved and torch.allclose(blurred, right.roll((down, across), (0, 1)), atol=1e-5):
+            return Mistake(
+                "A single bright pixel at row 3, column 4 is blurred as it should be, but around"
+                f" row {3 + down}, column {4 + across}: your blur moves the picture.",
+                "A blur moves nothing: each pixel gets something of both its neighbours.",
+            )
+    return None
 
 
 def _noticed_edge(shifted: Tensor, given: Tensor) -> Mistake | None:

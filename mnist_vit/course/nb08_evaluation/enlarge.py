@@ -177,8 +177,9 @@ SLIPS = (
             "images[:, None] / 16": "images[:, None]",
             "(255 * large.clamp(0, 1))": "(16 * large).clamp(0, 255)",
         },
-        "multiply by 16 and cut off what is above 255",
-        "16 means 255, so 15 means 15 · 255 / 16, which is 239 and not 240",
+        "multiply by 16 and cut off what is above 255, or round up, as ceil() does",
+        "16 means 255, so 15 means 15 · 255 / 16, which is 239.06, and 239 when it is rounded to"
+        " the nearest whole number",
     ),
     Slip({"255 * ": "16 * "}, "keep the numbers from 0 to 16", "MNIST's white is 255"),
     Slip(
