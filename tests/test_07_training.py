@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import NOTEBOOKS, ROOT, judged, read, reject
+from helpers import NOTEBOOKS, ROOT, judged, read, reject, told_without
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -851,4 +851,33 @@ test_a_limit_of_the_logits_is_not_called_one_of_the_loss = judged(
         ("cross_entropy", loss_of(lambda x: x / x.abs().max().clamp(min=50) * 50), NO_MORE),
         ("cross_entropy", with_a_limit, "One picture never costs more than 50.0 in yours"),
     ],
+)
+
+
+PROBABILITIES = "(logits.exp() / logits.exp().sum(1, keepdim=True)).log().nan_to_num()"
+FOLLOW = "            old.lerp_(new, 1 - average)"
+ONCE_BEHIND = "            pass\n        old.lerp_(new, 1 - average)"
+WAVE = "0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))"
+test_nothing_false_is_told = told_without(
+    [
+        ("cross_entropy", {"logits.log_softmax(dim=-1)": PROBABILITIES}, "never costs more", "-ln"),
+        ("weight_average", {FOLLOW: ONCE_BEHIND}, "only the last follows", "however deep"),
+        (
+            "weight_average",
+            {"old.lerp_(new, 1 - average)": ("old.mul_(average**2).add_(new, alpha=1 - average)")},
+            "by average twice, by whatever two steps",
+            "",
+        ),
+        ("cosine_schedule", {WAVE: f"({WAVE}) ** 0.5"}, "which is the same", ""),
+        (
+            "training_step",
+            {
+                "optimizer.zero_grad()": (
+                    'for one in optimizer.param_groups[0]["params"]:\n        one.grad = None'
+                )
+            },
+            "first group",
+            "",
+        ),
+    ]
 )

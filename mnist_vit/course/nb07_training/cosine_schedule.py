@@ -249,8 +249,9 @@ SLIPS = (
     Slip({FALL: f"1 - {BEHIND}"}, "fall in a straight line", "Half a cosine is wanted"),
     Slip(
         {FALL: f"math.cos(math.pi / 2 * {BEHIND})"},
-        "use a quarter of the wave",
-        "Half of it, from 1 to -1, brought to 1 … 0 by adding 1 and halving",
+        "use a quarter of the wave, or the root of half of it brought to 1 … 0, which is the same",
+        "Half of the wave is wanted, from 1 to -1, brought to 1 … 0 by adding 1 and halving, and by"
+        " nothing more",
     ),
     Slip(
         {ANGLE: f"math.pi / 2 * {BEHIND}"},

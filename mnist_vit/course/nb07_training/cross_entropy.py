@@ -76,9 +76,12 @@ def notice(answer: Any) -> Mistake | None:
             "It should cost 1,000 and 10,000. log_softmax takes logits of any size: they need no"
             " smallest or largest value before it, and no scaling.",
         )
+    smallest = math.exp(-losses[0])
+    limit = f"{losses[0]:.1f}" if smallest else f"{losses[0]:.4g}"
+    probability = f": that is -ln {smallest:.0e}" if smallest else ""
     return Mistake(
-        f"One picture never costs more than {losses[0]:.1f} in yours, however wrong its logits are:"
-        f" that is -ln {math.exp(-losses[0]):.0e}.",
+        f"One picture never costs more than {limit} in yours, however wrong its logits"
+        f" are{probability}.",
         "There should be no such limit: log_softmax needs no smallest probability.",
     )
 

@@ -34,7 +34,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         model = randomise(
             nn.Sequential(nn.Flatten(), nn.Linear(12, 6), _Mode(), nn.GELU(), nn.Linear(6, 4))
         ).double()
-        optimizer: Any = make(model.parameters(), lr=rate)
+        optimizer: Any = make(_groups(model) if name == "AdamW" else model.parameters(), lr=rate)
         for step in range(3):
             if step == 1:  # of somebody who called backward() and no step
                 for parameter in model.parameters():
@@ -56,6 +56,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 nn.utils.parameters_to_vector(model.parameters()),
             )
             yield f"whether the model is in train mode after step {step + 1}", model.training
+
+
+def _groups(model: nn.Module) -> list[dict[str, Any]]:
+    """Matrices, and the rest, which is not made smaller: two groups, as the recipe has."""
+    return [
+        {"params": [one for one in model.parameters() if one.dim() > 1]},
+        {"params": [one for one in model.parameters() if one.dim() == 1], "weight_decay": 0.0},
+    ]
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
@@ -225,6 +233,12 @@ SLIPS = (
         "leave out zero_grad()",
         "backward() adds to the gradients that are there, so each step also follows all those"
         " before it",
+    ),
+    Slip(
+        {ZERO: ('for one in optimizer.param_groups[0]["params"]:\n        one.grad = None\n')},
+        "set the gradients of the optimizer's first group of parameters alone to zero",
+        "An optimizer may have several groups, as those with and without weight decay:"
+        " optimizer.zero_grad() sets the gradients of all to zero",
     ),
     Slip(
         {ZERO: "\n", STEP: "optimizer.step()\n    optimizer.zero_grad()\n"},

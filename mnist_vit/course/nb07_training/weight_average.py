@@ -139,6 +139,12 @@ def _noticed_names(answer: Any) -> Mistake | None:
             "averaged.parameters() gives those of all parts. Go through them to the last: a return"
             " inside the loop ends it in its first round.",
         )
+    if stay == [name for name, _ in averaged.named_parameters()][:-1]:
+        return Mistake(
+            "Of averaged.parameters() only the last follows; all others stay as they were.",
+            "What changes a parameter must be done for each: inside the loop, and not once behind"
+            " it.",
+        )
     return Mistake(
         f"Of a model with parts in parts, and with a parameter of its own, these stay as they"
         f" were: {', '.join(stay)}.",
@@ -214,10 +220,9 @@ SLIPS = (
     ),
     Slip(
         {LINE: "old.mul_(average).lerp_(new, 1 - average)"},
-        "multiply the old weights by average twice: once by themselves, and once as lerp, or"
-        " (1 - average) * (new - old), does it",
-        "Either lerp_(new, 1 - average) alone, or mul_(average) and then 1 - average of the new"
-        " ones added",
+        "multiply the old weights by average twice, by whatever two steps",
+        "Once is enough: lerp_(new, 1 - average) alone does it, and so does mul_(average) before"
+        " 1 - average of the new ones is added",
     ),
     Slip({LINE: "old.copy_(new)"}, "copy the new weights", "The older ones keep the share average"),
     Slip(
