@@ -1,6 +1,7 @@
 """The checks of notebook 06 accept right answers in other styles, and tell what no slip can
 name."""
 
+import copy
 import inspect
 import math
 from typing import Any
@@ -13,6 +14,7 @@ from helpers import judged, told_without
 from torch import Tensor, nn
 
 from mnist_vit import check
+from mnist_vit.check import EXERCISES
 from mnist_vit.course.checking import verdict
 from mnist_vit.course.checking.edits import edited_model
 from mnist_vit.course.nb06_vision_transformer import bugs
@@ -859,6 +861,32 @@ def test_as_many_positions_as_patches_by_chance_are_not_one_for_each() -> None:
     assert "none for the class token" in told("rectangular", WithoutTheTokensPosition)
 
 
+class FrozenRegisters(MyRegisters):
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.register_tokens.requires_grad_(False)
+
+
+class BufferedRegisters(MyRegisters):
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        noise = self.register_tokens.data
+        del self.register_tokens
+        self.register_buffer("register_tokens", noise)
+
+
+class FrozenPositions(MyRectangular):
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.encoder.pos_embedding.requires_grad_(False)
+
+
+def with_the_suspects_weights(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
+    copied = copy.deepcopy(right)
+    copied.load_state_dict(suspect.state_dict())
+    return EXERCISES["first_difference"].answer(copied, suspect, images)
+
+
 RETURN_CONVOLUTION = "    return convolution"
 LEAVE_LINEAR = "and should leave linear as it is"
 test_nothing_false_is_told = told_without(
@@ -882,5 +910,26 @@ test_nothing_false_is_told = told_without(
             "it raised",
         ),
         ("name_the_bug", lambda right, suspect, images: ["right"], "a list of 1", "it raised"),
+        (
+            "name_the_bug",
+            {
+                "torch.allclose(right(images), suspect(images), atol=1e-4)": (
+                    "torch.equal(right(images), suspect(images))"
+                )
+            },
+            "the same within rounding, as torch.allclose asks",
+            "",
+        ),
+        (
+            "as_convolution",
+            {"nn.Conv2d(channels": "nn.Conv2d(1"},
+            "Compare the two shapes",
+            "x + …",
+        ),
+        ("registers", FrozenRegisters, "register_tokens does not ask", "nn.Parameter(…) makes"),
+        ("registers", BufferedRegisters, "register_tokens does not ask", "requires_grad=False"),
+        ("registers", {"self.heads(": "self.heads.head("}, "the class head has two layers", ""),
+        ("rectangular", FrozenPositions, "encoder.pos_embedding does not ask", "makes one that"),
+        ("first_difference", with_the_suspects_weights, "both hold the weights of `right`", ""),
     ]
 )

@@ -127,8 +127,10 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"maximum recursion depth",
-        "A function calls itself without end, perhaps by way of another one.",
-        "One case must be answered without a call, and every call must come nearer to it.",
+        "A function calls itself, perhaps by way of another one, without end, or more often than"
+        " Python allows: about 1,000 calls, one inside the other.",
+        "A loop has no such limit. Without one, a case must be answered without a call, and every"
+        " call must come nearer to it.",
     ),
     (
         r"not an iterator",
@@ -382,7 +384,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"doesn't match the broadcast shape",
         "What is written in place, as by +=, keeps its shape and cannot grow.",
-        "A new tensor takes the larger shape: x = x + …",
+        "Compare the two shapes, and look where the one that is written into was made. Where a"
+        " larger result is meant, it is a new tensor.",
     ),
     (
         r"(?:[Tt]ensors|arrays) must have same number of dimensions",
@@ -660,7 +663,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"before Module.__init__\(\) call",
         "nn.Module is not set up yet.",
-        "super().__init__() is the first line of a module's __init__.",
+        "A module's __init__ begins with that of its parent: super().__init__(…), with what the"
+        " parent's takes. nn.Module's takes nothing.",
     ),
     (
         r"cannot assign '.*' as parameter",

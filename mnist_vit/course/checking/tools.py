@@ -40,7 +40,8 @@ def copy_weights(source: nn.Module, target: Any, may_share: bool = False) -> Non
     if not hasattr(target, "_parameters"):
         raise Mistake(
             "the module is not set up: nn.Module's own __init__ has not run.",
-            "super().__init__() is the first line of a module's __init__.",
+            "A module's __init__ begins with that of its parent: super().__init__(…), with what the"
+            " parent's takes. nn.Module's takes nothing.",
         )
     own = target.state_dict()
     needed = source.state_dict()
@@ -254,8 +255,10 @@ def _refuse_constants(inputs: dict[str, Tensor]) -> None:
         if not value.requires_grad:
             raise Mistake(
                 f"{name} does not ask for a gradient, so it is not learned.",
-                "A buffer or a plain tensor stays as it is, and so does a frozen parameter:"
-                " nn.Parameter(…) makes one that learns.",
+                "A parameter learns unless requires_grad=False is said: leave that out."
+                if isinstance(value, nn.Parameter)
+                else "A buffer or a plain tensor stays as it is: nn.Parameter(…) makes one that"
+                " learns.",
             )
 
 

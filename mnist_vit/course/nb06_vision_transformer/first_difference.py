@@ -63,6 +63,7 @@ def small_positions(size: float) -> tuple[torch.nn.Module, torch.nn.Module, torc
     right, suspect, images = models("positions_forgotten", seed=7)
     with torch.no_grad():
         right.encoder.pos_embedding.mul_(size)
+        suspect.encoder.pos_embedding.zero_()  # with its own weights it would differ nowhere
     return right, suspect, images
 
 
@@ -175,8 +176,10 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     far = differences[right]
     if name == "None":
         return (
-            f"A part of this suspect differs: {right}, by up to {far:.2g}.",
-            "Return None only after every number of every part was compared.",
+            f"Where both hold the weights of `right`, a part of this suspect differs: {right}, by"
+            f" up to {far:.2g}.",
+            "Return None only after every number of every part was compared, and allow for rounding"
+            " alone.",
         )
     is_early = parts.index(name) < parts.index(right)
     is_dropout = isinstance(evidence.pair[0].before[0].get_submodule(name), nn.Dropout)

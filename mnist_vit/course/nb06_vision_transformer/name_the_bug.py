@@ -280,8 +280,9 @@ SLIPS = (
     ),
     Slip(
         {SAME: "same = False"},
-        "do not compare the logits where all parts agree",
-        "Where all parts agree, compare the logits: a right model has the same",
+        "do not compare the logits where all parts agree, or compare them to the last bit",
+        "Where all parts agree, compare the logits: a right model has the same within rounding, as"
+        " torch.allclose asks",
     ),
 )
 

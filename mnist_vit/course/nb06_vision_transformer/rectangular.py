@@ -67,7 +67,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         head = " with representation_size=7" if options is not OPTIONS else ""
         yield f"output for {size[0]} × {size[1]} pixels{head}", logits
         if size == (8, 20):
-            yield from gradients(logits, images=images, positions=module.encoder.pos_embedding)
+            learned = {"encoder.pos_embedding": module.encoder.pos_embedding}
+            yield from gradients(logits, images=images, **learned)
     yield from _options_handed_on(answer)
     large = ((64, 128), 8, 1, 2, 64, 64)
     reference = MyRectangular(*large, **OPTIONS)

@@ -65,7 +65,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     images = random(3, 2, 12, 12, seed=7).requires_grad_()
     logits = module(images)
     yield "output with three registers", logits
-    parts = {"registers": module.register_tokens, "class_token": module.class_token}
+    parts = {"register_tokens": module.register_tokens, "class_token": module.class_token}
     parts["pos_embedding"] = module.encoder.pos_embedding
     yield from gradients(logits, images=images, **parts)
     yield "tokens that the first block is given", _given_to_blocks(module, images.detach())
@@ -76,6 +76,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     none = make(answer, *SIZES, registers=0, **OPTIONS)
     _load(none, weights)
     yield "output without registers", none.eval()(images.detach())
+    wide = {**OPTIONS, "representation_size": 7}
+    weights = randomise(VisionTransformer(*SIZES, **wide), seed=5).state_dict()
+    deeper = make(answer, *SIZES, registers=0, **wide)
+    _load(deeper, weights)
+    yield "output with representation_size=7", deeper.eval()(images.detach())
     large = (16, 8, 1, 2, 64, 64)
     reference = MyRegisters(*large, registers=64, **OPTIONS)
     made = make(answer, *large, registers=64, **OPTIONS)
@@ -296,6 +301,12 @@ SLIPS = (
         {REGISTERS: "registers = self.register_tokens.detach().expand(len(x), -1, -1)"},
         "cut the registers off from the gradients",
         "They are learned",
+    ),
+    Slip(
+        {END: "self.heads.head(x[:, 0])"},
+        "call the last layer of the class head alone",
+        "With representation_size the class head has two layers, and tanh between them: call"
+        " self.heads",
     ),
     Slip(
         {END: "self.heads(x[:, 1])"},
