@@ -728,6 +728,39 @@ def cut_in_place(joined: nn.Linear, seq_length: int) -> tuple[nn.Linear, Tensor]
     return joined, positions
 
 
+def with_new_parameters(
+    model: nn.Module, parameter: nn.Parameter, images: Tensor, labels: Tensor
+) -> int:
+    (name,) = [name for name, one in model.named_parameters() if one is parameter]
+    owner, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(owner), leaf, nn.Parameter(torch.zeros_like(parameter)))
+    with torch.no_grad():
+        right = (model(images).argmax(dim=1) == labels).sum().item()
+    setattr(model.get_submodule(owner), leaf, nn.Parameter(parameter.detach().clone()))
+    return int(right)
+
+
+class NormOfABlock(OneBlock):
+    """The last norm is one of the block's."""
+
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
+        self.ln = self.layers[0].ln_1
+
+
+class NotSetUp(Encoder):
+    def __init__(self, *sizes: Any) -> None:
+        self.shared = True
+
+
+class NormByFunction(Encoder):
+    def forward(self, input):
+        x = self.layers(self.dropout(input + self.pos_embedding))
+        return F.layer_norm(x, (x.shape[-1],), self.ln.weight, self.ln.bias)
+
+
+COUNT = "right = (model(images).argmax(dim=1) == labels).sum().item()"
+WRITE_BACK = "parameter.copy_(kept)"
 LEAVE_JOINED = "and should leave joined as it is"
 RETURN_PAIR = "    return linear, positions"
 test_nothing_false_is_told = told_without(
@@ -746,5 +779,24 @@ test_nothing_false_is_told = told_without(
             "no column",
         ),
         ("add_instead", {".T.detach()": ".T.detach().numpy()"}, "ndarray", "it raised"),
+        ("right_without", with_new_parameters, "is another nn.Parameter afterwards", "zero_grad"),
+        (
+            "right_without",
+            {
+                COUNT: WRITE_BACK,
+                f"{WRITE_BACK}\n    return": f"{COUNT}\n    return",
+            },
+            "write the old numbers back afterwards",
+            "",
+        ),
+        ("shared_block", NormOfABlock, "one block and the last norm have", "0.97 blocks"),
+        ("shared_block", NotSetUp, "with what the parent's takes", ""),
+        ("encoder", NormByFunction, "", "make self.ln by nn.LayerNorm"),
+        (
+            "resize_positions",
+            {"patches = maps.flatten(2)": "patches = maps.half().to(maps.dtype).flatten(2)"},
+            "as in float16",
+            "",
+        ),
     ]
 )

@@ -117,6 +117,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield start_values(make(answer, *sizes), Encoder(*sizes))
 
 
+def more(answer: Any) -> bool:
+    """Whether the last norm is made by norm_layer, whatever forward does with it."""
+    module = make(answer, *SIZES, 0.0, 0.0, partial(nn.LayerNorm, eps=0.5))
+    return bool(getattr(module.ln, "eps", 0.5) == 0.5)
+
+
 def notice(answer: Any) -> Mistake | None:
     """Whether the blocks' class, kept before, passes its own check; what the first block gets."""
     module = make(answer, *SIZES, 0.0, 0.0)
@@ -531,6 +537,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         (
             "In __init__ a loop makes one block a round and adds it to self.layers under its name."

@@ -11,6 +11,7 @@ from mnist_vit.model import VisionTransformer
 
 from ..checking import Evidence, Exercise, Mistake, Slip, random, randomise
 from ..checking.tools import hooks_left
+from ..observing.reacting import listed
 
 
 def my_right_without(model, parameter, images, labels):
@@ -32,8 +33,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         block.ln_1.weight.copy_(block.ln_2.weight)
     labels = model(images).argmax(dim=1)
     labels[::3] = (labels[::3] + 1) % 3  # right before: 40 of 60
-    for own in model.parameters():
-        own.grad = torch.ones_like(own)
+    own = dict(model.named_parameters())
+    for one in own.values():
+        one.grad = torch.ones_like(one)
     for name, mode in (
         ("encoder.pos_embedding", "eval"),
         ("class_token", "train"),
@@ -51,6 +53,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 f"the model came in {mode} mode, and is in {other} mode afterwards.",
                 "model.training is True in train mode: keep it, and set it back with"
                 " model.train(kept).",
+            )
+        new = [key for key, one in model.named_parameters() if one is not own[key]]
+        if new:
+            raise Mistake(
+                f"{listed(new)} of the model is another nn.Parameter afterwards, whatever"
+                " numbers it holds.",
+                "Who holds the old one, such as an optimizer, would change that one: write into the"
+                " parameter that is given, parameter.zero_() and parameter.copy_(…).",
             )
         if not all(one.grad is not None and (one.grad == 1).all() for one in model.parameters()):
             raise Mistake(
@@ -161,9 +171,9 @@ SLIPS = (
     Slip(
         {ZERO: ""},
         "count with the parameter as it is",
-        "The model that counts must be the one whose parameter is zero meanwhile: count with the"
-        " given model. A copy of it has parameters of its own, and parameter = torch.zeros(…) only"
-        " gives the name to another tensor",
+        "The parameter must be zero in the model that counts, and while it counts: write the old"
+        " numbers back afterwards, and count with the given model. A copy of it has parameters of"
+        " its own, and parameter = torch.zeros(…) only gives the name to another tensor",
     ),
     Slip(
         {BACK: ""},

@@ -118,6 +118,12 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     numbers = [p.numel() for p in Encoder(*SIZES, 0.0, 0.0).layers[0].parameters()]
     block = sum(numbers)
     rest = evidence.expected - block
+    if evidence.value < evidence.expected:
+        return (
+            f"The positions, one block and the last norm have {evidence.expected}.",
+            "A part is missing, is smaller, or is one with another part. Only the blocks are to be"
+            " one: the last norm has numbers of its own.",
+        )
     blocks = (evidence.value - rest) / block
     return (
         f"Beside the positions and the last norm these are the numbers of {blocks:.3g} blocks.",

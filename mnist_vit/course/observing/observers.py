@@ -131,7 +131,10 @@ INSTEAD = {
         "A row runs along the last axis: look at what you sum over, and for a transpose."
     ),
     "The numbers are right, and in the right order": "A reshape at the very end is enough.",
-    "It is nearly ours": "Look at small constants, such as eps, and at approximations.",
+    "It is nearly ours": (
+        "Look at small constants, such as eps, at approximations, and at numbers that were kept in"
+        " fewer digits for a while, as in float16."
+    ),
     "The result is ours plus the same vector": (
         "Look at what is added alike at every place, such as a bias."
     ),
