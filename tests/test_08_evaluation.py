@@ -831,6 +831,11 @@ def coin_in_floats(b: int, c: int) -> float:
     return ways / 2.0**n
 
 
+def one_picture_as_a_list(images: Tensor, size: int) -> Any:
+    large = my_enlarge(images, size)
+    return large if len(images) > 1 else list(large)
+
+
 SHIFT_INTO = {"border = torch.zeros_like(images)": "shift = shift.clone()\n    border = shift"}
 LARGE_FLOATS = "A float ends near"
 test_nothing_false_is_told = told_without(
@@ -854,6 +859,12 @@ test_nothing_false_is_told = told_without(
         ),
         ("confusion", in_itself, "or more often than Python allows", ""),
         ("enlarge", {".round()": ".ceil()"}, "or round up, as ceil() does", ""),
+        (
+            "enlarge",
+            one_picture_as_a_list,
+            "what came back is a list of 1, and the check cannot work with it (AttributeError",
+            "it raised",
+        ),
         ("controls", SHIFT_INTO, 'Your "shift" and your "border" are one tensor', "28 places"),
         (
             "controls",
