@@ -674,7 +674,7 @@ SAID: list[tuple[str, Any, str]] = [
 ]
 SLIPS: list[tuple[str, Any, str]] = [
     ("cosine_schedule", both_at_once, "by a cosine that falls from step 0 on"),
-    ("weight_average", average_twice, "by average twice: once by themselves, and once as lerp"),
+    ("weight_average", average_twice, "by average twice, by whatever two steps"),
 ]
 test_sentences = judged([], SAID, SLIPS)
 
@@ -787,7 +787,7 @@ MENDED: list[tuple[str, Any, str]] = [
     ),
 ]
 MENDED_SLIPS: list[tuple[str, Any, str]] = [
-    ("weight_average", average_by_hand_twice, "or (1 - average) * (new - old), does it"),
+    ("weight_average", average_by_hand_twice, "by average twice, by whatever two steps"),
     ("training_step", step_of_a_float, "a plain number of the loss, with .item(), before"),
     (
         "training_loop",
