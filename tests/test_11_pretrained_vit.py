@@ -300,6 +300,15 @@ def transfer_with(
     return made.eval()
 
 
+COPY = "model = copy.deepcopy(model)"
+CLEAR = "        optimizer.zero_grad()\n"
+
+
+def edited(name: str, *edits: tuple[str, str]) -> tuple[str, Any]:
+    """The solution of an exercise with one mistake or more."""
+    return name, EXERCISES[name].edited(dict(edits))
+
+
 def scaled_over_lines(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     part = "mlp.fc1"
     return {
@@ -339,13 +348,62 @@ def width_of_pre_logits(model: nn.Module, *given: Any) -> nn.Module:
 
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
+    (
+        *edited("two_rates", (COPY, "pass"), ("AdamW", "Adam")),
+        "no longer what it was: the numbers of a parameter, which parameters have a .grad. It is",
+    ),
+    (
+        *edited(
+            "two_rates",
+            ("return model.eval()", "return given"),
+            (COPY, f"given = model\n    {COPY}"),
+        ),
+        "make a copy, work on the copy, and return the copy",
+    ),
+    (*edited("transfer", ("steps)", "steps + 1)"), ("AdamW", "Adam")), "optimizer.step() once"),
+    (*edited("transfer", ("steps)", "steps + 1)"), (CLEAR, "")), "optimizer.step() once"),
+    (*edited("two_rates", ("steps)", "steps + 1)"), ("AdamW", "Adam")), "optimizer.step() once"),
+    (
+        *edited("transfer", (CLEAR, f"        if loss < 0.5:\n            break\n{CLEAR}")),
+        "With steps=12 your code calls optimizer.step() 5 times",
+    ),
+    (
+        *edited("two_rates", (CLEAR, f"        if loss < 0.5:\n            break\n{CLEAR}")),
+        "With steps=20 your code calls optimizer.step() 2 times",
+    ),
+    (
+        *edited(
+            "transfer",
+            (
+                "        optimizer.step()",
+                "        nn.utils.clip_grad_norm_(learned, 1.0)\n        optimizer.step()",
+            ),
+        ),
+        "In step 2 the gradient of class_token that the optimizer gets is 0.452 times that",
+    ),
+    (*edited("transfer", ("(images)", "(images / 0)")), "other numbers than those of images"),
+    (*edited("two_rates", ("(images)", "(images / 0)")), "other numbers than those of images"),
+    (*edited("transfer", ("=learning_rate", "=learning_rate, amsgrad=True")), "has amsgrad=True"),
+    (*edited("two_rates", ("(groups)", "(groups, amsgrad=True)")), "has amsgrad=True"),
+    (
+        *edited("two_rates", (", labels)\n", ", labels, reduction='sum')\n")),
+        "the gradient of class_token that the optimizer gets is 20 times",
+    ),
+    (
+        *edited("transfer", (", labels)\n", ", labels, reduction='sum')\n"), ("AdamW", "Adam")),
+        "Your optimizer is Adam. torch.optim.AdamW is asked for",
+    ),
     ("transfer", lambda *given: transfer_with(*given, "norm"), "other parameters besides a linear"),
     (
         "transfer",
         lambda *given: transfer_with(*given, "falls"),
         "The learning rate does not stay: 0.02 in a step, and 0.01 in a later one",
     ),
-    ("transfer", lambda *given: transfer_with(*given, "later"), "right after 1 step, and not"),
+    (
+        "transfer",
+        lambda *given: transfer_with(*given, "later"),
+        "In step 2 the gradient of class_token that the optimizer gets is not that of the cross",
+    ),
     ("transfer", lambda *given: transfer_with(*given, "decay"), "Your AdamW has weight_decay=0.1"),
     ("transfer", lambda *given: transfer_with(*given, "halves"), "the model gets 10, 10 images"),
     ("transfer", lambda *given: transfer_with(*given, "smooth"), "0.9 times that of the cross-ent"),
@@ -515,6 +573,11 @@ def head_too_late(
 
 
 NAMED: list[tuple[str, Any, str]] = [
+    (
+        *edited("two_rates", (COPY, "pass"), ("return model", "return copy.deepcopy(model)")),
+        "and return a copy of it. It is needed again for the next experiment: copy it before",
+    ),
+    (*edited("transfer", ("model.heads = ", "model.heads.head = ")), "and leave pre_logits before"),
     ("transfer", transfer_of_a_shallow_copy, "copy the model with copy.copy"),
     ("transfer", width_of_pre_logits, "ask the old head's hidden layer, pre_logits"),
     ("two_rates", rates_of_the_last_layer, "look for a layer model.heads.head"),

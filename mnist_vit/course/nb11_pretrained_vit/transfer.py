@@ -3,6 +3,7 @@ fine-tuning."""
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,14 +37,19 @@ def my_transfer(model, images, labels, freeze, steps, learning_rate):
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     images, labels, others = random(20, 1, 8, 8), torch.arange(20) % 10, random(6, 1, 8, 8, seed=1)
-    cases = ((True, 0, 7), (True, 6, 7), (False, 6, 7), (False, 2, None))
-    for freeze, steps, hidden in cases:
+    no_nines = labels % 9  # there are ten classes, whatever the labels are
+    all_alike = labels * 0  # this loss falls far: an answer must not stop for that
+    cases = (
+        (True, 0, 7, labels),
+        (True, 6, 7, labels),
+        (False, 6, 7, no_nines),
+        (False, 12, None, all_alike),
+    )
+    for freeze, steps, hidden, shown in cases:
         given = _given(hidden)
         before = copy.deepcopy(given.state_dict())
         borrowed = state_of(given)
-        # no 9 in the last case: there are ten classes, whatever the labels are
-        shown = labels.clone() if freeze else labels % 9
-        made = answer(given, images.clone(), shown, freeze, steps, 0.02)
+        made = answer(given, images.clone(), shown.clone(), freeze, steps, 0.02)
         if made is None:
             yield "the new model", None
             return
@@ -59,6 +65,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         what = f"tensors of the given model that changed or are gone, {case}"
         yield what, changed_or_gone(before, given)
         yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
+    refuse_unseen(two_steps, answer, my_transfer, _given)
+
+
+def two_steps(answer: Any, model: nn.Module) -> nn.Module:
+    """What an answer makes of a model in two steps, in which all of it learns."""
+    images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
+    return answer(model, images, labels, False, 2, 0.02)
 
 
 def changed_or_gone(before: dict[str, Tensor], model: nn.Module) -> str:
@@ -81,34 +94,15 @@ def notice(answer: Any) -> Mistake | None:
         state = {name: tensor.clone() for name, tensor in made.state_dict().items()}
         return made, {name: t for name, t in state.items() if name.startswith("heads")}
 
+    if too_many := noticed_number(
+        lambda model: answer(model, images.clone(), labels.clone(), True, 0, 0.02), _given, 0
+    ):
+        return too_many
     made, heads = trained(True, 0)
     with torch.no_grad():
         logits = made.eval()(images)
-    if list(logits.shape) != [20, 10]:
-        return Mistake(
-            f"For 20 images the new model's logits have the shape {tuple(logits.shape)}.",
-            "The new head must give ten numbers for each image.",
-        )
-    layers = [name.removesuffix(".weight") for name, tensor in heads.items() if tensor.dim() == 2]
-    if len(layers) > 1:
-        return Mistake(
-            f"The new model's head has {len(layers)} linear layers: {', '.join(layers)}.",
-            "The new head is one linear layer, from hidden_dim numbers to ten classes, in the place"
-            " of all of model.heads. pre_logits was made for the old task, too, and goes.",
-        )
-    besides = [name for name in heads if name.rpartition(".")[0] not in layers]
-    if besides:
-        return Mistake(
-            f"The new model's head has other parameters besides a linear layer: {besides[0]}.",
-            "The new head is one linear layer, from hidden_dim numbers to ten classes, and nothing"
-            " else: encoder.ln is there already.",
-        )
-    if bool(logits.any()):
-        return Mistake(
-            "After 0 steps the new model's logits are not all 0.",
-            "The new head must be one linear layer of zeros, weight and bias, in the place of all"
-            " of model.heads, its hidden layer too.",
-        )
+    if other_head := _noticed_head(heads, logits):
+        return other_head
     start = {name: tensor for name, tensor in before.items() if not name.startswith("heads")}
     for freeze in (True, False):
         made, now = trained(freeze, 3)
@@ -146,61 +140,120 @@ def notice(answer: Any) -> Mistake | None:
     return (
         _noticed_images(answer, images, labels)
         or _noticed_given(answer, images, labels)
-        or noticed_training(
-            lambda run, model: run(model, images.clone(), labels.clone(), False, 2, 0.02),
-            answer,
-            my_transfer,
-            _given,
+        or noticed_training(two_steps, answer, my_transfer, _given)
+        or noticed_number(
+            lambda model: answer(model, images.clone(), 0 * labels, False, 12, 0.02), _given, 12
         )
         or _noticed_second_step(answer, images, labels)
     )
 
 
+def _noticed_head(heads: dict[str, Tensor], logits: Tensor) -> Mistake | None:
+    """How the new head is no linear layer of zeros, before any step."""
+    if list(logits.shape) != [20, 10]:
+        return Mistake(
+            f"For 20 images the new model's logits have the shape {tuple(logits.shape)}.",
+            "The new head must give ten numbers for each image.",
+        )
+    layers = [name.removesuffix(".weight") for name, tensor in heads.items() if tensor.dim() == 2]
+    if len(layers) > 1:
+        return Mistake(
+            f"The new model's head has {len(layers)} linear layers: {', '.join(layers)}.",
+            "The new head is one linear layer, from hidden_dim numbers to ten classes, in the place"
+            " of all of model.heads. pre_logits was made for the old task, too, and goes.",
+        )
+    besides = [name for name in heads if name.rpartition(".")[0] not in layers]
+    if besides:
+        return Mistake(
+            f"The new model's head has other parameters besides a linear layer: {besides[0]}.",
+            "The new head is one linear layer, from hidden_dim numbers to ten classes, and nothing"
+            " else: encoder.ln is there already.",
+        )
+    if bool(logits.any()):
+        return Mistake(
+            "After 0 steps the new model's logits are not all 0.",
+            "The new head must be one linear layer of zeros, weight and bias, in the place of all"
+            " of model.heads, its hidden layer too.",
+        )
+    return None
+
+
+@dataclass
+class Step:
+    """What an optimizer gets in a step.
+
+    Attributes:
+        optimizer: which one it is.
+        settings: those of its groups.
+        weights: those of the model at its last pass, by name.
+        gradients: those that the optimizer gets, by name.
+    """
+
+    optimizer: torch.optim.Optimizer
+    settings: list[dict[str, Any]]
+    weights: dict[str, Tensor]
+    gradients: dict[str, Tensor]
+
+
 class Training:
-    """What happens in the steps of a run: the images of each pass, and what the optimizer gets."""
+    """What happens in the steps of a run.
+
+    Attributes:
+        images: the images of each pass.
+        steps: each step of an optimizer.
+    """
 
     def __init__(self, run: Callable[[nn.Module], nn.Module], model: nn.Module) -> None:
-        images: list[int] = []
-        self.images = images
-        self.steps: list[tuple[torch.optim.Optimizer, list[dict[str, Any]]]] = []
-        self.gradients: list[dict[int, Tensor]] = []
+        self.images: list[Tensor] = []
+        self.steps: list[Step] = []
+        self._parameters: dict[str, nn.Parameter] = {}
+        self._weights: dict[str, Tensor] = {}
+        seen = self._sees
 
         def passes(module: nn.Module, args: tuple) -> None:  # a function: a copy's is the same one
-            images.append(len(args[0]) if args else 0)
+            seen(module, args)
 
         model.register_forward_pre_hook(passes)
         handle = register_optimizer_step_pre_hook(self._steps)
         try:
-            made = run(model)
+            run(model)
         finally:
             handle.remove()
-        self.names = {id(p): name for name, p in made.named_parameters()}
+
+    def _sees(self, module: nn.Module, args: tuple) -> None:
+        if args:
+            self.images.append(args[0].detach().clone())
+        self._parameters = dict(module.named_parameters())
+        self._weights = {name: p.detach().clone() for name, p in self._parameters.items()}
 
     def _steps(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        groups = optimizer.param_groups
-        settings = [{k: v for k, v in group.items() if k != "params"} for group in groups]
-        self.steps.append((optimizer, settings))
-        every = [p for group in groups for p in group["params"] if p.grad is not None]
-        self.gradients.append({id(p): p.grad.detach().clone() for p in every})
-
-    def of_first_step(self) -> dict[str, Tensor]:
-        """The gradients that the optimizer gets in the first step, by name."""
-        first = self.gradients[0] if self.gradients else {}
-        return {self.names[key]: grad for key, grad in first.items() if key in self.names}
+        settings = []
+        held = set()
+        for group in optimizer.param_groups:
+            settings.append({key: value for key, value in group.items() if key != "params"})
+            held |= {id(p) for p in group["params"]}
+        gradients = {}
+        for name, p in self._parameters.items():
+            if id(p) in held and p.grad is not None:
+                gradients[name] = p.grad.detach().clone()
+        self.steps.append(Step(optimizer, settings, self._weights, gradients))
 
     def other_setting(self) -> Mistake | None:
-        """A setting of an optimizer that is not AdamW's own, or a rate that changes."""
+        """Another optimizer than AdamW, a setting that is not AdamW's own, a rate that changes."""
         rates: dict[tuple[int, int], float] = {}
-        for optimizer, groups in self.steps:
-            for number, group in enumerate(groups):
+        for step in self.steps:
+            kind = type(step.optimizer).__name__
+            if not isinstance(step.optimizer, torch.optim.AdamW):
+                return Mistake(f"Your optimizer is {kind}.", "torch.optim.AdamW is asked for.")
+            for number, group in enumerate(step.settings):
                 for name, usual in ADAMW.items():
                     if group.get(name, usual) != usual:
                         return Mistake(
-                            f"Your {type(optimizer).__name__} has {name}={group[name]}.",
+                            f"Your {kind} has {name}={group[name]}.",
                             f"Leave it at what AdamW has by itself, {usual}: no setting is asked"
                             " for but the rate.",
                         )
-                first = rates.setdefault((id(optimizer), number), group["lr"])
+                first = rates.setdefault((id(step.optimizer), number), group["lr"])
                 if group["lr"] != first:
                     return Mistake(
                         f"The learning rate does not stay: {first:.4g} in a step, and"
@@ -209,8 +262,66 @@ class Training:
                     )
         return None
 
+    def other_gradient(self, right: "Training") -> Mistake | None:
+        """A gradient that is not that of the cross-entropy, in a step with the right weights."""
+        for number, our in enumerate(right.steps, start=1):
+            for step in self.steps:
+                if not _are_near(step.weights, our.weights):
+                    continue
+                for name in sorted(our.gradients.keys() & step.gradients.keys()):
+                    found, wanted = step.gradients[name], our.gradients[name]
+                    if not _is_near(found, wanted):
+                        return Mistake(
+                            f"In step {number} the gradient of {name}{_times(found, wanted)}",
+                            "In each step the optimizer should get the gradients of"
+                            " F.cross_entropy(logits, labels) alone, as backward() leaves them: set"
+                            " to zero before, with no option and no further term.",
+                        )
+        return None
+
+
+def _is_near(found: Tensor, wanted: Tensor) -> bool:
+    return torch.allclose(found, wanted, rtol=1e-3, atol=1e-6)
+
+
+def _are_near(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> bool:
+    if found.keys() != wanted.keys():
+        return False
+    return all(_is_near(found[name], wanted[name]) for name in wanted)
+
 
 ADAMW = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01, "amsgrad": False}
+
+
+def noticed_number(run: Callable[[nn.Module], Any], given: Callable, steps: int) -> Mistake | None:
+    """Whether another number of steps is made than is asked for.
+
+    Several optimizers may share a step, so of these only a step that is not asked for is told.
+    """
+    made = Training(run, given()).steps
+    optimizers = {id(step.optimizer) for step in made}
+    if len(made) == steps or (steps > 0 and len(optimizers) != 1):
+        return None
+    times = "once" if len(made) == 1 else f"{len(made)} times"
+    return Mistake(
+        f"With steps={steps} your code calls optimizer.step() {times}.",
+        "for _ in range(steps) makes as many steps as are asked for, whatever the loss is.",
+    )
+
+
+def refuse_unseen(
+    train: Callable[[Any, nn.Module], nn.Module], answer: Any, ours: Any, given: Callable
+) -> None:
+    """Raise Mistake for what hardly changes any number in a few steps.
+
+    AdamW makes about the same steps with a gradient that is a multiple, and with amsgrad.
+    """
+    theirs = Training(lambda model: train(answer, model), given())
+    right = Training(lambda model: train(ours, model), given())
+    amsgrad = any(group.get("amsgrad") for step in theirs.steps for group in step.settings)
+    seen = theirs.other_setting() if amsgrad else theirs.other_gradient(right)
+    if seen is not None:
+        raise seen
 
 
 def noticed_training(
@@ -226,24 +337,28 @@ def noticed_training(
     """
     theirs = Training(lambda model: train(answer, model), given())
     right = Training(lambda model: train(ours, model), given())
-    passes = [n for n in theirs.images if n]
-    if passes and set(passes) != set(right.images):
+    images = right.images[0]
+    counts = [len(some) for some in theirs.images]
+    if any(count != len(images) for count in counts):
         return Mistake(
-            f"In 2 steps on {right.images[0]} images the model gets {', '.join(map(str, passes))}"
+            f"In 2 steps on {len(images)} images the model gets {', '.join(map(str, counts))}"
             " images at once.",
             "Each step is made on all images at once: model(images).",
         )
-    if other := theirs.other_setting():
-        return other
-    wanted, found = right.of_first_step(), theirs.of_first_step()
-    for name in sorted(wanted.keys() & found.keys()):
-        if not torch.allclose(found[name], wanted[name], rtol=1e-3, atol=1e-6):
-            return Mistake(
-                f"In the first step the gradient of {name}{_times(found[name], wanted[name])}",
-                "The optimizer should get the gradients of F.cross_entropy(logits, labels) as"
-                " backward() leaves them, with no option and no further term.",
-            )
-    return None
+    if any(not _hold_the_same(some, images) for some in theirs.images):
+        return Mistake(
+            "In a step the model gets other numbers than those of images.",
+            "Give it the images as they are: model(images).",
+        )
+    return theirs.other_setting() or theirs.other_gradient(right)
+
+
+def _hold_the_same(found: Tensor, images: Tensor) -> bool:
+    """Whether these are the images' numbers, in whatever order."""
+    if found.shape != images.shape:
+        return False
+    found, images = (some.double().flatten().sort().values for some in (found, images))
+    return torch.allclose(found, images)
 
 
 def _times(found: Tensor, wanted: Tensor) -> str:
@@ -458,6 +573,21 @@ SLIPS = (
         "replace the last layer only",
         "The layer before it, pre_logits, was made for the old task too. Replace all of"
         " model.heads",
+    ),
+    Slip(
+        {PUT: "model.heads.head = head"},
+        "replace the last layer only, model.heads.head, and leave pre_logits before it",
+        "pre_logits was made for the old task, too. Replace all of model.heads",
+    ),
+    Slip(
+        {WIDTH: "nn.Linear(64, 10)"},
+        "make the new head for 64 numbers, whatever the model's width is",
+        "It gets the class token: model.class_token.shape[-1] is its width",
+    ),
+    Slip(
+        {"10)": "10, bias=False)", "nn.init.zeros_(head.bias)": "pass"},
+        "make the new head without a bias",
+        "A linear layer with weight and bias is asked for: nn.Linear(…, 10)",
     ),
     Slip(
         {"optimizer.zero_grad()": "pass"},

@@ -1,6 +1,7 @@
 """Exercise: fine-tuning in which the new head and the trained body learn at rates of their own."""
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,14 @@ from torch import Tensor, nn
 
 from ...model import VisionTransformer
 from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
-from .transfer import LATER_STEPS, ONE_STEP, changed_or_gone, noticed_training
+from .transfer import (
+    LATER_STEPS,
+    ONE_STEP,
+    changed_or_gone,
+    noticed_number,
+    noticed_training,
+    refuse_unseen,
+)
 
 
 def my_two_rates(model, images, labels, steps, head_rate, body_rate):
@@ -31,12 +39,17 @@ def my_two_rates(model, images, labels, steps, head_rate, body_rate):
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     images, labels, others = random(20, 1, 8, 8), torch.arange(20) % 10, random(6, 1, 8, 8, seed=1)
-    cases = ((0, (0.1, 0.1), False), (5, (0.05, 0.004), False), (4, (0.003, 0.02), True))
-    for steps, rates, frozen in cases:
+    easy = _easy_labels(images)  # an answer must not stop at a small loss
+    cases = (
+        (0, (0.1, 0.1), False, labels),
+        (5, (0.05, 0.004), False, labels),
+        (4, (0.003, 0.02), True, easy),
+    )
+    for steps, rates, frozen, shown in cases:
         given = _given(frozen)
         before = copy.deepcopy(given.state_dict())
         borrowed = state_of(given)
-        made = answer(given, images.clone(), labels.clone(), steps, *rates)
+        made = answer(given, images.clone(), shown.clone(), steps, *rates)
         if made is None:
             yield "the new model", None
             return
@@ -50,12 +63,29 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         what = f"tensors of the given model that changed or are gone, {case}"
         yield what, changed_or_gone(before, given)
         yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
+    refuse_unseen(two_steps, answer, my_two_rates, _given)
+
+
+def _easy_labels(images: Tensor) -> Tensor:
+    """The classes that the given model predicts."""
+    with torch.no_grad():
+        return _given(frozen=True)(images).argmax(dim=1)
+
+
+def two_steps(answer: Any, model: nn.Module) -> nn.Module:
+    """What an answer makes of a model in two steps."""
+    images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
+    return answer(model, images, labels, 2, 0.05, 0.003)
 
 
 def notice(answer: Any) -> Mistake | None:
     """How far the first step goes in each part: by AdamW, about its learning rate."""
     images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
     before = {name: tensor.detach().clone() for name, tensor in _given().named_parameters()}
+    if too_many := noticed_number(
+        lambda model: answer(model, images.clone(), labels.clone(), 0, 0.05, 0.003), _given, 0
+    ):
+        return too_many
     still = answer(_given(), images.clone(), labels.clone(), 0, 0.05, 0.003)
     others = sorted(set(before) ^ set(dict(still.named_parameters())))
     if others:
@@ -76,6 +106,8 @@ def notice(answer: Any) -> Mistake | None:
         name: float((tensor.detach() - before[name]).abs().max())
         for name, tensor in made.named_parameters()
     }
+    if any(math.isnan(far) for far in moved.values()):
+        return noticed_training(two_steps, answer, my_two_rates, _given)
     if not any(moved.values()):
         return Mistake(
             "With steps=1 no parameter of the new model moves, not even those of its head.",
@@ -120,11 +152,9 @@ def notice(answer: Any) -> Mistake | None:
         )
     return (
         _noticed_given(answer, images, labels)
-        or noticed_training(
-            lambda run, model: run(model, images.clone(), labels.clone(), 2, 0.05, 0.003),
-            answer,
-            my_two_rates,
-            _given,
+        or noticed_training(two_steps, answer, my_two_rates, _given)
+        or noticed_number(
+            lambda model: answer(model, images.clone(), 0 * labels, 20, 0.05, 0.01), _given, 20
         )
         or _noticed_second_step(answer, images, labels)
     )
@@ -202,6 +232,7 @@ def more(answer: Any) -> list:
             seen.append(type(error))
         else:
             seen.append(made is given)
+            seen.append(next(made.parameters()) is next(given.parameters()))
             seen.append(sorted(n for n, p in made.named_parameters() if p.requires_grad))
             logits = made.eval()(images[:2]).flatten().tolist()
             seen.append([round(logit, 2) + 0.0 for logit in logits])
@@ -234,6 +265,11 @@ SLIPS = (
         {COPY: "model = model"},
         "train the very model that you are given",
         "It is needed again for the next experiment. Work on a copy, copy.deepcopy(model)",
+    ),
+    Slip(
+        {COPY: "model = model", "return model.eval()": "return copy.deepcopy(model).eval()"},
+        "train the very model that you are given, and return a copy of it",
+        "It is needed again for the next experiment: copy it before you train, and train the copy",
     ),
     Slip(
         {THAW: "pass"},

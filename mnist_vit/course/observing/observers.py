@@ -121,6 +121,10 @@ NOT_WRITTEN = (
     "Was it done to a copy, or did a line such as weight = … or state[name] = … only give a name to"
     " another tensor? zero_(), copy_() and weight[…] = … write into the one that is there."
 )
+NEW_ONE = (
+    "What is given should stay as it was, and another one should come back: make a copy, work on"
+    " the copy, and return the copy."
+)
 
 # what is said after the first words of some observations, when the answer fails again
 INSTEAD = {
@@ -147,7 +151,6 @@ INSTEAD = {
         " it, or into a clone() of its tensors."
     ),
     "Nothing came back": NOT_WRITTEN,
-    GIVEN_BACK: NOT_WRITTEN,
     "The numbers are right. Axes of length 1 that are missing": (
         "What takes them away: an index such as [0], or squeeze(), which takes every axis of length"
         " 1 unless it is given one?"
@@ -249,6 +252,9 @@ def _instead(said: str, evidence: Evidence) -> str:
         if DRAWN not in said:
             return on_inputs_alone(their)
         return OF_FUNCTIONS if their.module is None else OF_MODULES
+    if said.startswith(GIVEN_BACK):
+        ours_writes = any(call.touched for call in evidence.ours)
+        return NOT_WRITTEN if ours_writes else NEW_ONE
     for begin, instead in INSTEAD.items():
         if said.startswith(begin):
             return instead
@@ -360,18 +366,15 @@ def _altered_module(evidence: Evidence) -> str:
 
 
 def _did_nothing(evidence: Evidence) -> str:
-    """A call that changed nothing and returned nothing, where ours does one of the two."""
-    if not evidence.what or not evidence.ours:
+    """Calls that all changed nothing and returned nothing new, where ours does one of the two."""
+    ours = [call for call in evidence.ours if call.held]
+    theirs = [call for call in evidence.theirs[: evidence.before[1]] if call.held]
+    if not evidence.what or not ours or not theirs:
         return ""
-    first = evidence.ours[0]
-    until_then = evidence.theirs[: evidence.before[1]]
-    idle = [call for call in until_then if call.idle]
-    if first.idle or first.output or not idle:
+    if ours[0].idle or ours[0].output or not all(call.idle for call in theirs):
         return ""
-    if idle[0].returned:
+    if theirs[0].returned:
         return f"{GIVEN_BACK}: no number in it was changed."
-    if any(call.touched or call.written for call in until_then):
-        return ""
     return "Nothing came back, and nothing was changed in what was given."
 
 
