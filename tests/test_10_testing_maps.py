@@ -563,7 +563,27 @@ def every_label_of_every_picture(logits_without: Any, labels: Tensor, patches: i
     return falls
 
 
+def norm_without_a_constant(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Of two mistakes only the second concerns the gradient of x."""
+    deviation = (x.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
+    return (x - x.mean(dim=-1, keepdim=True)) / deviation * weight + bias.detach()
+
+
+def norm_with_half_a_constant(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    mean = x.mean(dim=-1, keepdim=True)
+    deviation = (x.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
+    deviation = deviation.detach() * 0.5 + deviation * 0.5
+    return (x - mean) / deviation * weight + bias.detach()
+
+
+def test_what_does_not_come_from_x_does_not_cut_its_gradient() -> None:
+    told = verdict(EXERCISES["norm_rule"], norm_with_half_a_constant)[1]
+    assert "gradient of x" in told
+    assert "bias.detach()" not in told
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("norm_rule", norm_without_a_constant, "The gradient of x is that of the plain layer norm"),
     ("leave_out", every_label_of_every_picture, "more axes than the place that it is written into"),
     ("norm_rule", norm_rule_by_torchs, "there it would call itself without end"),
     (

@@ -470,7 +470,8 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
     if evidence.pair is None:
         ours = [step for step in _solutions_steps(exercise) if step.cuts]
         name = evidence.what.removeprefix("gradient of ")
-        cutting = cut(_traced(exercise, answer, keep=False), ours, name)
+        given = _inputs(evidence, name)
+        cutting = cut(_traced(exercise, answer, keep=False), ours, name, given)
         if not evidence.what.startswith("gradient"):
             return ""
         if not cutting:
@@ -487,6 +488,16 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
 
     with torch.no_grad():
         return blame(our, their, evidence.value, known)
+
+
+def _inputs(evidence: Evidence, name: str) -> list[Tensor]:
+    """The tensors of a name that the calls were given."""
+    found = []
+    for call in evidence.ours:
+        for own, value in zip(call.names, call.before, strict=False):
+            if own == name and isinstance(value, Tensor) and value.is_floating_point():
+                found.append(value)
+    return found
 
 
 @functools.cache

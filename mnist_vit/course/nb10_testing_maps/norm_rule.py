@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn  # noqa: F401, one slip takes nn
 
 from ..checking import Exercise, Mistake, Slip, gradients, random
 
@@ -94,12 +94,34 @@ def notice(answer: Any) -> Mistake | None:
     made = answer(token.clone(), weight.clone(), bias.clone(), 1e-6)
     right = my_norm_rule(token, weight, bias, 1e-6)
     if torch.allclose(made, right, atol=1e-3):
-        return None
+        return _noticed_gradient(answer)
     return Mistake(
         "With weight 1 and bias 0 the token (1, 2, 6) becomes what it should; with weight (2, 3, 4)"
         f" and bias (10, 20, 30) you make {_numbers(made)} of it.",
         f"It should be {_numbers(right)}: each number times its weight, plus its bias.",
     )
+
+
+@torch.enable_grad()
+def _noticed_gradient(answer: Any) -> Mistake | None:
+    """Whether the gradient of x is that of the plain layer norm."""
+    weight, bias = random(2, 3, seed=1, dtype=torch.float64)
+    found: list[Tensor] = []
+    for norm in (answer, _plain):
+        x = random(1, 4, 3, seed=2, dtype=torch.float64).requires_grad_()
+        total = (norm(x, weight, bias, 1e-6) * random(1, 4, 3, seed=3)).sum()
+        found += torch.autograd.grad(total, x)
+    if not torch.allclose(found[0], found[1]):
+        return None
+    return Mistake(
+        "The gradient of x is that of the plain layer norm: it passes through the standard"
+        " deviation, too.",
+        "Divide by the standard deviation detached: .detach().",
+    )
+
+
+def _plain(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
 def _divisor(made: Tensor, centred: Tensor) -> float:
@@ -290,6 +312,12 @@ SLIPS = (
         {VARIANCE: "x.var(dim=1, keepdim=True, correction=0)"},
         "take the deviation over the tokens (dim=1)",
         "Each token has its own, over its own numbers, dim=-1",
+    ),
+    Slip(
+        {END: "return nn.LayerNorm(x.shape[-1], eps=eps)(x) * weight + bias"},
+        "call nn.LayerNorm, which calls F.layer_norm, whose place your function takes in the next"
+        " cell",
+        "Calculate the values from mean, variance, weight and bias",
     ),
     Slip(
         {QUOTIENT: "centred.detach() / deviation"},

@@ -248,22 +248,39 @@ def same(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return True
 
 
-def cut(steps: list[Step], ours: list[Step], name: str = "") -> str:
+def cut(
+    steps: list[Step], ours: list[Step], name: str = "", given: list[Tensor] | None = None
+) -> str:
     """The learner's first expression through which no gradient flows; "" if there is none.
 
     Args:
         steps: the operations of an answer.
         ours: the results of the solution through which no gradient is to flow: they are right.
         name: of whose gradient is asked; an expression with this name in it comes before others.
+        given: the inputs of this name, if there are any: what was not made from them cuts nothing.
     """
+    made = _made_from(steps, given) if given else set(range(len(steps)))
     cutting = []
-    for step in steps:
+    for number, step in enumerate(steps):
         if not step.cuts or step.place is None or not step.place.expression:
+            continue
+        if number not in made:
             continue
         if not any(same(step.print, other.print) for other in ours):
             cutting.append(step.place.expression)
     named = [text for text in cutting if name and re.search(rf"\b{re.escape(name)}\b", text)]
     return (named or cutting or [""])[0]
+
+
+def _made_from(steps: list[Step], given: list[Tensor]) -> set[int]:
+    """The numbers of the steps that inputs lead to."""
+    prints = [fingerprint(tensor) for tensor in given]
+    made: set[int] = set()
+    for number, step in enumerate(steps):
+        is_given = step.place is None and any(same(step.print, one) for one in prints)
+        if is_given or not made.isdisjoint(step.parents):
+            made.add(number)
+    return made
 
 
 def _tensors(values: Any) -> list[Tensor]:
