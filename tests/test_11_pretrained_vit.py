@@ -413,6 +413,7 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda theirs: transposed(theirs, "in_proj_weight"),
         "each transposed: attention.q_proj.weight, attention.k_proj.weight",
     ),
+    ("convert_block", scaled_over_lines, "There part is 'mlp.fc1'."),
     ("convert_block", keys_set_to_zero, "right where q_proj.weight and v_proj.weight stand"),
     (
         "fold_scale",
@@ -582,7 +583,6 @@ NAMED: list[tuple[str, Any, str]] = [
     ("transfer", width_of_pre_logits, "ask the old head's hidden layer, pre_logits"),
     ("two_rates", rates_of_the_last_layer, "look for a layer model.heads.head"),
     ("two_rates", rates_that_clear_the_head, "set only the gradients of the head to zero"),
-    ("convert_block", scaled_over_lines, "There part is 'mlp.fc1'."),
     (
         "fold_scale",
         lambda weight, bias, scale: (weight @ scale.diag(), bias * scale),

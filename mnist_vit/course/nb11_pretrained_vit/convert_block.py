@@ -217,6 +217,21 @@ SCALED = (
     " by number i of the scale, and number i of the bias, too. All else in them stays."
 )
 
+
+def more(answer: Any) -> list[list[float]]:
+    """What is made of a block whose MLP is as wide as its tokens: there few mistakes raise."""
+    with torch.random.fork_rng():
+        block = EncoderBlock(2, 6, 6, 0.0, 0.0).state_dict()
+    for number, tensor in enumerate(block.values()):
+        tensor.copy_(random(*tensor.shape, seed=number))
+    scales = 0.5 + torch.rand(2, 6, generator=torch.Generator().manual_seed(1))
+    made = answer(block_file(block, *scales))
+    seen = []
+    for name in block:
+        seen.append([round(one, 3) + 0.0 for one in made[name].flatten().tolist()])
+    return seen
+
+
 SCALES = 'scales = {"attention.o_proj": theirs["layer_scale1.lambda1"]}'
 WEIGHT, BIAS = 'scale[:, None] * ours[f"{new}.weight"]', 'scale * ours[f"{new}.bias"]'
 
@@ -301,6 +316,14 @@ SLIPS = (
         "It multiplies what the MLP gives, so it goes into the last one, fc2",
     ),
     Slip(
+        {
+            WEIGHT: 'scale[:, None] * (ours[f"{new}.weight"].T if "mlp" in name else'
+            ' ours[f"{new}.weight"])'
+        },
+        "transpose the weight of fc2",
+        "Both libraries keep a weight as (out, in): take it as it is",
+    ),
+    Slip(
         {BIAS: '(scale if "mlp" in name else 1) * ours[f"{new}.bias"]'},
         "leave the bias of o_proj unscaled",
         "The scale multiplies what the layer gives, its bias too",
@@ -318,6 +341,7 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         (
             "Three kinds of tensors: those that only get another name; those that become one"
