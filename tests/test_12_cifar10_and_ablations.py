@@ -159,6 +159,14 @@ def effect_in_one_run(rule: Any, effect: float, seeds: int, trials: int) -> floa
     return POWER(moved, 0.0, seeds, trials)
 
 
+def rounded(rule: Any) -> Any:
+    return lambda *sets: rule(*([float(round(run)) for run in runs] for runs in sets))
+
+
+def in_order(rule: Any) -> Any:
+    return lambda *sets: rule(*map(sorted, sets))
+
+
 def grows_with_each(rule: Any, effect: float, seeds: int, trials: int) -> float:
     return sum(POWER(rule, k * effect, seeds, 1) for k in range(1, trials + 1)) / trials
 
@@ -208,6 +216,12 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("remove_positions", subtracted_always, "what is subtracted elsewhere leaves its numbers as"),
     ("split_by_region", as_numbers, "training must hold booleans, but holds numbers, such as 0"),
+    (
+        "count_numbers",
+        lambda *sizes: COUNT(*sizes) if sizes[-1] > 1 else 0,
+        "5 classes and 3 channels your number is right. With hidden_dim 16, mlp_dim 56, 36 patches"
+        " of 6 × 6, 7 classes and 1 channel it is 0, and should be 7383",
+    ),
     ("count_numbers", positions_of_each_channel, "Outside the blocks you count 864 numbers too"),
     (
         "remove_positions",
@@ -236,6 +250,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("power", lambda rule, effect, *two: POWER(rule, effect, *two[::-1]), "the rule 3 times, with"),
     ("power", lambda rule, effect, n, _: POWER(rule, effect, n, 1), "the rule once, with 3 runs"),
     ("power", share_of_the_clear, "in all of 40 experiments your code divides by 0. The share"),
+    ("power", lambda rule, *rest: POWER(rounded(rule), *rest), "and do not round"),
+    ("power", lambda rule, *rest: POWER(in_order(rule), *rest), "in the order in which they come"),
     ("power", effect_in_one_run, "the four runs of the variant are 5, 0, 0, 0 on average."),
     ("power", grows_with_each, "In the first 200 of 2000 experiments the variant's runs are"),
     ("count_numbers", patches_by_the_area, "(image_size // patch_size²) · hidden_dim numbers too"),

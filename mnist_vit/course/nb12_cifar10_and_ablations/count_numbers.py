@@ -103,6 +103,8 @@ def _noticed_terms(answer: Any) -> Mistake | None:
         for times, said in ((-1, "one block too few"), (1, "one block too many")):
             if outside == [times * block for block in blocks]:
                 return Mistake(f"You count {said}.", "There are num_layers blocks.")
+    if some := _noticed_some(answer, each, outside):
+        return some
     told, parts = [], []
     for where, many, right in (
         ("In each block", each, BLOCK),
@@ -116,13 +118,40 @@ def _noticed_terms(answer: Any) -> Mistake | None:
     return Mistake(" ".join(told), " ".join(parts)) if parts else None
 
 
-def _in_numbers(many: list[float]) -> str:
-    """The difference in the first case."""
-    more = "too many" if many[0] > 0 else "too few"
-    return (
-        f"{abs(many[0]):g} numbers {more} (with hidden_dim 12, mlp_dim 40, 36 patches of 4 × 4, 5"
-        " classes and 3 channels)"
+def _noticed_some(answer: Any, each: list[float], outside: list[float]) -> Mistake | None:
+    """Whether it is right for some sizes, in blocks and outside, and no formula says why."""
+    if not any(each) or not any(outside):
+        return None  # it is told where the mistake is
+    has_formula = bool(_formula(each) and _formula(outside))
+    is_right = [not off and not rest for off, rest in zip(each, outside, strict=True)]
+    if has_formula or not any(is_right):
+        return None
+    right, wrong = CASES[is_right.index(True)], CASES[is_right.index(False)]
+    sizes = (*wrong[:2], 2, *wrong[2:])
+    return Mistake(
+        f"With 2 blocks and {_sizes(*right)} your number is right. With {_sizes(*wrong)} it is"
+        f" {float(answer(*sizes)):.10g}, and should be {my_count_numbers(*sizes)}.",
+        "The same formula holds whatever the sizes are.",
     )
+
+
+def _sizes(
+    image_size: int, patch_size: int, d: int, mlp_dim: int, num_classes: int, in_channels: int
+) -> str:
+    """The sizes of a case in words."""
+    patches = (image_size // patch_size) ** 2
+    channels = "1 channel" if in_channels == 1 else f"{in_channels} channels"
+    return (
+        f"hidden_dim {d}, mlp_dim {mlp_dim}, {patches} patches of {patch_size} × {patch_size},"
+        f" {num_classes} classes and {channels}"
+    )
+
+
+def _in_numbers(many: list[float]) -> str:
+    """The difference in the first case that has one."""
+    place = [one != 0 for one in many].index(True)
+    more = "too many" if many[place] > 0 else "too few"
+    return f"{abs(many[place]):g} numbers {more} (with {_sizes(*CASES[place])})"
 
 
 def _formula(many: list[float]) -> str:

@@ -61,10 +61,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "share", None
         return
     yield "number of experiments with trials=7", len(bases)
+    if len(set(bases)) == 1:
+        raise Mistake(
+            "in all of 7 experiments the base has the same runs.",
+            "Draw new ones for every experiment, of the base too, and set no seed in between.",
+        )
     if len(set(bases)) < len(bases):
         raise Mistake(
             "in two or more of 7 experiments the base has the same runs.",
-            "Draw new ones for every experiment, of the base too, and set no seed in between.",
+            "Draw new ones for every experiment, set no seed in between, and do not round: as"
+            " torch.randn gives them, numbers hardly ever come twice.",
         )
     yield "the share where 4 of 7 experiments are better", f"{found:.2f}"
     told = []
@@ -224,7 +230,8 @@ def _noticed_runs(seen: list[tuple[list[float], list[float]]], effect: float) ->
             averages = ", ".join(f"{round(one, 1) + 0.0:g}" for one in each.tolist())
             return Mistake(
                 f"With effect={effect:g}, the four runs of the {name} are {averages} on average.",
-                "All runs of a set are alike: effect is added to every run of the variant.",
+                "All runs of a set are drawn alike, torch.randn(seeds), and stay in the order in"
+                " which they come; effect is added to every run of the variant.",
             )
     means = round(float(base.mean()), 1) + 0.0, round(float(variant.mean()), 1) + 0.0
     if told := _beside(means, (0.0, effect), 0.2):
