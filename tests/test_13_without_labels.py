@@ -86,6 +86,13 @@ def mask_without_gradient(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Ten
     return mask_in_a_loop(tokens, noise, keep)
 
 
+def loss_with_nan(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
+    """nanmean was meant."""
+    error = (predicted - patches).square()
+    error[order.argsort(dim=1) < keep] = float("nan")
+    return error.mean()
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("mask", mask_in_a_loop),
     ("put_back", put_back_by_writing),
@@ -96,6 +103,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("mask", lambda tokens, noise, keep: (tokens, noise), ""),
     ("mask", mask_by_booleans, "The order is right. But of two pictures"),
     ("put_back", lambda visible, mask_token, order: visible, "must have shape"),
+    ("hidden_loss", loss_with_nan, "Where every pixel is off by 3 you give nan."),
     ("hidden_loss", loss_of_each_picture, "must have shape (), but has (3,)"),
     ("hidden_loss", lambda predicted, patches, order, keep: predicted.mean(), ""),
 ]

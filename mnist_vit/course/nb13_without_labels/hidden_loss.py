@@ -1,5 +1,6 @@
 """Exercise: the squared error on the hidden patches only."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,18 +31,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "gradient of predicted", found
 
 
+NAN = ", and a mean of numbers of which one is nan is nan"
+
+
 def notice(answer: Any) -> Mistake | None:
     """What an error of 3 everywhere gives, and which patches count."""
     order = torch.tensor([[2, 0, 3, 1], [1, 3, 0, 2]])
     empty = torch.zeros(2, 4, 2)
     one = float(answer(empty + 3, empty, order, 2))
-    if abs(one - 9) > 1e-4:
+    if not abs(one - 9) <= 1e-4:  # nan is not near anything
         return Mistake(
             f"Where every pixel is off by 3 you give {one:.4g}.",
-            "It should be 9, the mean of the squares.",
+            f"It should be 9, the mean of the squares{NAN if math.isnan(one) else ''}.",
         )
     one = float(answer(empty + 3, empty, order, 1))
-    if abs(one - 9) > 1e-4:
+    if not abs(one - 9) <= 1e-4:
         return Mistake(
             "Where every pixel is off by 3 you give 9 if 2 of 4 patches are visible, and"
             f" {one:.4g} if 1 of 4 is.",
@@ -211,6 +215,11 @@ SLIPS = (
             "The loss is their mean",
         )
         for name, told in (("max", "largest"), ("min", "smallest"), ("median", "median"))
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep:]).amax(dim=1).mean()"},
+        "take the largest error of each picture's hidden patches",
+        "The loss is the mean over the hidden patches, too",
     ),
     Slip(
         {END: "return error.gather(1, order[keep:]).mean()"},

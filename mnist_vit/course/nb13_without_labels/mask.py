@@ -155,6 +155,17 @@ SLIPS = (
         ),
     ),
     Slip(
+        {
+            ORDER: (
+                f"{ORDER}\n"
+                "    both = [order[:, :keep].sort(dim=1).values, order[:, keep:]]\n"
+                "    order = torch.cat(both, dim=1)"
+            )
+        },
+        "put the visible patches into reading order, in order, too",
+        "order is sorted by the noise alone: the patch with the smallest number comes first",
+    ),
+    Slip(
         {FIRST: "order[:, -keep:, None]"},
         "take the last of order",
         "The first keep patches of order are visible, the rest is hidden",

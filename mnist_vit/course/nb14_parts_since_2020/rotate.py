@@ -211,6 +211,11 @@ SLIPS = (
         "Angle 0 belongs to numbers 0 and 1, angle 1 to numbers 2 and 3, and so on",
     ),
     Slip(
+        {ANGLE: f"angles = angles.T.reshape(angles.shape)\n    {ANGLE}"},
+        "transpose the angles and give them their shape back by a reshape, which mixes them up",
+        "Row i of angles belongs to token i, as it is: they fit without a transpose",
+    ),
+    Slip(
         {ANGLE: "cos, sin = (2 * angles).cos(), (2 * angles).sin()"},
         "turn by twice the angle",
         "Turn by the angle itself",

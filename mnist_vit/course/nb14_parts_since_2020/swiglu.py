@@ -189,6 +189,11 @@ SLIPS = (
         "Transpose them, w_gate.T, or use F.linear, which does it",
     ),
     Slip(
+        {END: "(gate * value) @ w_out.reshape(-1, x.shape[-1])"},
+        "reshape w_out, which mixes up its numbers",
+        "Transpose it, w_out.T, or use F.linear, which does it",
+    ),
+    Slip(
         {GATE: "x * F.linear(x, w_gate).sigmoid()"},
         "multiply the tokens x by the sigmoid of w_gate's layer",
         "The x of x · sigmoid(x) is what w_gate gives, both times: F.silu(F.linear(x, w_gate))",
