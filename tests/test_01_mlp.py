@@ -61,10 +61,28 @@ class OwnDropout(nn.ModuleDict):
         self.keep = 1 - dropout
 
     def drop(self, x: Tensor) -> Tensor:
-        return x * (torch.rand(x.shape) < self.keep) / self.keep if self.training else x
+        if not self.training or self.keep == 1:
+            return x
+        kept = x * (torch.rand(x.shape) < self.keep)
+        return kept / self.keep if self.keep else kept
 
     def forward(self, x: Tensor) -> Tensor:
         return self.drop(self["3"](self.drop(F.gelu(self["0"](x)))))
+
+
+class NothingByNothing(OwnDropout):
+    """0 / 0 where all is dropped."""
+
+    def drop(self, x: Tensor) -> Tensor:
+        return x * (torch.rand(x.shape) < self.keep) / self.keep if self.training else x
+
+
+class OneByNothing(OwnDropout):
+    """1 / 0, by Python, where all is dropped."""
+
+    def drop(self, x: Tensor) -> Tensor:
+        kept = x * (torch.rand(x.shape) < self.keep)
+        return kept * (1 / self.keep) if self.training else x
 
 
 def xavier_by_torch(linear: nn.Linear) -> nn.Linear:
@@ -601,6 +619,8 @@ SAID: list[tuple[str, Any, str]] = [
     ("absolute", lambda: hinges(1e38, 1), "The largest number in your tensors is 1e+38"),
     ("gelu", lambda x: x * (torch.erfc(-x / 2**0.5) / 2) + 0.3 * (x == 0), "For x = 0 your result"),
     ("gelu", ones_near_two, "For x = 1.35 your result is x times 1. Φ(x), the share of"),
+    ("mlp_block", NothingByNothing, "are nan. With dropout 1 everything is dropped"),
+    ("mlp_block", OneByNothing, "with dropout 1 in train mode your code raised ZeroDivisionError"),
     ("mlp_block", Undivided, "but the mean of all is another. What is left must be divided"),
     ("mlp_block", OtherDropoutInside, "the mean of all is right: look at what is dropped before"),
     ("mlp_block", OtherDropoutAtTheEnd, "about 10 % of the outputs are 0"),

@@ -21,6 +21,13 @@ from ..checking import (
     random,
     randomise,
 )
+from ..checking.raised import told
+
+EVERYTHING = "output with dropout 1 in train mode"
+AS_TORCH = (
+    "nn.Dropout and F.dropout give 0 for p = 1. Dropout by hand must do so, too: there 1 - p is 0,"
+    " and nothing can be divided by it."
+)
 
 
 class MyMLPBlock(nn.ModuleDict):
@@ -67,7 +74,17 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     right = reference.eval()(x)
     if output.shape == right.shape and torch.allclose(output, right, atol=1e-3):
         yield _in_train_mode(answer, 0.3)  # not 0.5, which torch takes where nothing is said
+        yield EVERYTHING, _all_dropped(answer)
         yield _start_values(answer)
+
+
+def _all_dropped(answer: Any) -> Any:
+    """The output where everything is dropped, which the check of the encoder block needs."""
+    _, block = _blocks(answer, 1.0)
+    try:
+        return block.train()(random(2, 5, 3, seed=1))
+    except (ZeroDivisionError, ValueError, RuntimeError) as error:
+        raise Mistake(f"with dropout 1 in train mode {told(error)}", AS_TORCH) from None
 
 
 def _start_values(answer: Any) -> tuple[str, list[float]]:
@@ -164,6 +181,8 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     """What is dropped in train mode, or which start values spread too far or too little."""
     if evidence.what.startswith("start values"):
         return _started(evidence.what, evidence.value.tolist())
+    if evidence.what == EVERYTHING:
+        return "With dropout 1 everything is dropped, so the output must be 0.", AS_TORCH
     if "in train mode" not in evidence.what:
         return "", ""
     zeros = float(evidence.value[2])
