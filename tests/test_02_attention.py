@@ -149,6 +149,17 @@ def divided(factor: float) -> Callable[..., tuple[Tensor, Tensor]]:
     return attend
 
 
+def attention_by_exp(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Right but for scores whose exp is too large, or too small, for a float."""
+    weights = plain(-1)(q @ k.mT / q.shape[-1] ** 0.5)
+    return weights @ v, weights
+
+
+class HeadByExp(MyHead):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return attention_by_exp(self.w_q(x), self.w_k(x), self.w_v(x))
+
+
 class HeadDivided(MyHead):
     """A head whose scores are divided by head_dim times a factor."""
 
@@ -444,6 +455,12 @@ def test_a_tensor_that_nobody_has_filled_is_not_blamed() -> None:
 
 SAID: list[tuple[str, Any, str]] = [
     ("find_bug", by_sharp_rows, "not where the rows of its weights are even. Rows can be sharp"),
+    ("head", HeadByExp, "exp of a large number is infinite, and inf / inf is nan. In a softmax"),
+    (
+        "attention",
+        attention_by_exp,
+        "cannot hold exp(800), and exp(-800) is rounded to 0.",
+    ),
     ("head", Squeezed, "Every axis of length 1 is gone: squeeze() takes all of them away"),
     ("find_bug", by_the_mean_of_all_sums, ""),
     ("find_bug", by_the_mean, 'It says "no bug" of each head whose weights are wrong'),

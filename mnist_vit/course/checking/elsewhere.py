@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ..observing.calls import Call, alike, results
 from ..observing.observers import EARLIER, SLOW, Finding, on_inputs_alone
@@ -20,6 +21,29 @@ ALONE = 1e-3  # rounding of one picture, computed otherwise than many
 ROUNDING = 0.02  # of the largest number: one grey level of 255 is less
 LARGE = f"for numbers {TIMES} times as large"
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}
+
+
+INFINITE = (
+    "exp of a large number is infinite, and inf / inf is nan. In a softmax by hand, subtract the"
+    " largest number of each row before exp: this changes no weight, and softmax(dim=-1) does so"
+    " itself."
+)
+
+
+class ExpWatch(TorchFunctionMode):
+    """Sees whether exp of finite numbers is infinite."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function in (torch.exp, Tensor.exp) and args and args[0].isfinite().all():
+            self.seen = self.seen or not bool(result.isfinite().all())
+        return result
 
 
 def elsewhere(exercise: Exercise, ours: list[Call], theirs: list[Call]) -> str | None:
@@ -47,7 +71,8 @@ def _differs(our: Call, their: Call) -> str | None:
         with torch.set_grad_enabled(grad):
             expected = _outputs(our.module, given)
             try:
-                got = _outputs(their.module, given)
+                with ExpWatch() as watch:
+                    got = _outputs(their.module, given)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -60,7 +85,8 @@ def _differs(our: Call, their: Call) -> str | None:
             tolerance = TOLERANCE.get(getattr(right, "dtype", torch.float32), 1e-5)
             problem = compare("the output", value, right, tolerance)
             if problem is not None:
-                return f"right so far, but {where} not: {problem} {_squeezed(value, right)}".strip()
+                reason = INFINITE if watch.seen else _squeezed(value, right)
+                return f"right so far, but {where} not: {problem} {reason}".strip()
     return None
 
 

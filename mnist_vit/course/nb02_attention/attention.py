@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import torch  # noqa: F401 (an edit uses it)
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..checking import Exercise, Mistake, Slip, gradients, make, random
+from ..checking import Evidence, Exercise, Mistake, Slip, gradients, make, random
 from .softmax_rows import near
 
 
@@ -23,6 +23,9 @@ def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     weights = scores.softmax(dim=-1)
     output = weights @ v
     return output, weights
+
+
+LARGE = "where scores are 800, 0 and -800"
 
 
 class NotInOneCall(TorchFunctionMode):
@@ -69,6 +72,32 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             output, weights = pair(attend, q, k, v)
         yield "output for inputs with 4 axes", output
         yield "matrix of weights for inputs with 4 axes", weights
+    if near(output, my_attention(q, k, v)[0]):  # a mistake for all scores is told first
+        output, weights = pair(attend, *_far_apart())
+        yield f"matrix of weights {LARGE}", weights
+        yield f"output {LARGE}", output
+
+
+def _far_apart() -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of which each score is 0, 800 or -800.
+
+    They are multiples of 40, so that no score is rounded. Query 3 is 0, query 4 is far from all
+    keys: their weights are all alike.
+    """
+    keys = 40 * torch.eye(4)
+    queries = torch.cat([keys[[2, 0, 1]], torch.zeros(1, 4), torch.full((1, 4), -40.0)])
+    return queries[None], keys[None], random(1, 4, 3, seed=32)
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Why large scores become nan."""
+    if not evidence.what.endswith(LARGE) or evidence.is_finite:
+        return "", ""
+    return (
+        "A float32 cannot hold exp(800), and exp(-800) is rounded to 0.",
+        "Subtract each row's largest score from the row before exp, which changes no weight."
+        " scores.softmax(dim=-1) does so itself.",
+    )
 
 
 def pair(answer: Any, *inputs: Tensor) -> tuple[Any, Any]:
@@ -432,6 +461,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Four steps: compare every query with every key, divide, softmax, weighted mean of the"
@@ -448,7 +478,10 @@ EXERCISE = Exercise(
         {SCORES: "q @ k.mT"},
         {SCORES: "(q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)", SCALED: "scores"},
         {SCORES: "q @ (k / math.sqrt(k.shape[-1])).transpose(-2, -1)", SCALED: "scores"},
-        {SOFTMAX: "scores.exp()\n    weights = weights / weights.sum(dim=-1, keepdim=True)"},
+        {
+            SOFTMAX: "(scores - scores.amax(dim=-1, keepdim=True)).exp()\n"
+            "    weights = weights / weights.sum(dim=-1, keepdim=True)"
+        },
         {
             SCORES: "k @ q.transpose(-2, -1)",  # keys are rows, until the end
             SOFTMAX: "scores.softmax(dim=-2)\n    weights = weights.transpose(-2, -1)",
