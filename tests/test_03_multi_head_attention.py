@@ -805,6 +805,80 @@ class TurnedBefore(Turned):
     everywhere = False
 
 
+class Masking(Turned):
+    """A right layer; the subclasses are wrong in one thing."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True, mask=None):
+        scores, v = self.scores_and_values(query, key, value)
+        if mask is None:
+            mask = self.usual(scores)
+        weights = self.masked(scores, mask)
+        return self.gathered(weights, v, need_weights, average_attn_weights)
+
+    def usual(self, scores):
+        return torch.ones(scores.shape[-2:], dtype=torch.bool)
+
+    def masked(self, scores, mask):
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+        return weights.masked_fill(~mask, 0)
+
+
+class FromKey(Masking):
+    def scores_and_values(self, query, key, value):
+        return super().scores_and_values(query, key, key)
+
+
+class FromQuery(Masking):
+    def scores_and_values(self, query, key, value):
+        return super().scores_and_values(query, query, query)
+
+
+class Exchanged(Masking):
+    def scores_and_values(self, query, key, value):
+        return super().scores_and_values(query, value, key)
+
+
+class OpenToItself(Masking):
+    def masked(self, scores, mask):
+        opened = mask | torch.eye(*mask.shape, dtype=torch.bool)
+        weights = scores.masked_fill(~opened, -torch.inf).softmax(dim=-1)
+        return weights.masked_fill(~mask, 0)
+
+
+class BlindToItself(Masking):
+    """Another mistake, with the same numbers where only one token may look nowhere."""
+
+    def masked(self, scores, mask):
+        return super().masked(scores, mask) + torch.diag((~mask.any(dim=-1)).float())
+
+
+class UsuallySquare(Masking):
+    def usual(self, scores):
+        return torch.ones(scores.shape[-2], scores.shape[-2], dtype=torch.bool)
+
+
+class UsuallyCausal(Masking):
+    def usual(self, scores):
+        return super().usual(scores).tril()
+
+
+class CutMask(Masking):
+    def masked(self, scores, mask):
+        return super().masked(scores, mask[:, : len(mask)])
+
+
+class DividedAnew(Masking):
+    def masked(self, scores, mask):
+        weights = scores.softmax(dim=-1) * mask
+        return weights / weights.sum(dim=-1, keepdim=True).clamp_min(1e-9)
+
+
+class BlindAlike(Masking):
+    def masked(self, scores, mask):
+        weights = super().masked(scores, mask)
+        return weights.where(mask.any(dim=-1, keepdim=True), 1 / mask.shape[-1])
+
+
 class BlindOutput(Turned):
     """The output of a query that may look nowhere is 0, and its weights stay nan."""
 
@@ -820,9 +894,13 @@ class BlindOutput(Turned):
 EXCHANGED = (
     "weights are those of the transposed mask: its rows and columns are exchanged. A mask is"
 )
+AS_MANY_AS_KEY = "k, v and the last axis of the mask as many as key."
 test_what_a_mask_does_is_told = judged(
-    [],
+    [("masked_attention", Masking)],
     [
+        ("masked_attention", CutMask, AS_MANY_AS_KEY),
+        ("masked_attention", UsuallySquare, AS_MANY_AS_KEY),
+        ("masked_attention", BlindToItself, ""),
         ("masked_attention", Turned, f"Your {EXCHANGED}"),
         ("masked_attention", TurnedBefore, f"Where the mask itself is True, your {EXCHANGED}"),
         (
@@ -830,5 +908,14 @@ test_what_a_mask_does_is_told = judged(
             BlindOutput,
             "output of a query that may look nowhere is 0 in yours. Only its weights must be 0.",
         ),
+    ],
+    [
+        ("masked_attention", FromKey, "make the values from key, and not from value"),
+        ("masked_attention", FromQuery, "make keys and values from query as well"),
+        ("masked_attention", Exchanged, "make the keys from value, and the values from key"),
+        ("masked_attention", OpenToItself, "let each token look at itself, whatever the mask says"),
+        ("masked_attention", UsuallyCausal, "make a causal mask where none is given"),
+        ("masked_attention", DividedAnew, "leave the forbidden scores in the softmax, or in exp"),
+        ("masked_attention", BlindAlike, "look everywhere alike, as a large finite number in"),
     ],
 )

@@ -246,9 +246,13 @@ def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
     given = [value for value in call.before if isinstance(value, Tensor)]
     if len(given) != len(call.before) or not all(x.is_floating_point() for x in given):
         return
-    many = []
+    many: list[Tensor] = []
     for number, x in enumerate(given):
-        many.append(random(MANY, *x.shape[1:], seed=70 + number, dtype=x.dtype))
+        other = random(MANY, *x.shape[1:], seed=70 + number, dtype=x.dtype)
+        for before, earlier in zip(given, many, strict=False):
+            if torch.equal(x, before):  # what is one tensor stays one
+                other = earlier
+        many.append(other)
     yield "without gradients, under torch.no_grad(),", given, False
     yield "for other numbers of the same shape", [-x for x in given], True
     yield "for 1 input alone", [x[:1] for x in given], True

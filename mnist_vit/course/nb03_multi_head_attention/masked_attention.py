@@ -66,7 +66,7 @@ class MyMaskedAttention(MyMultiHeadAttention):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """No mask, one query alone, a causal mask, a random one, and a query that may look nowhere."""
+    """No mask, masks of several kinds, other keys and values than queries, and fewer queries."""
     if isinstance(answer, nn.Module):
         raise Mistake("this is an object, not a class.", "Give the class itself.")
     # 6 numbers in a head: the root of 4 is its half.
@@ -94,9 +94,22 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from parameter_gradients(output, module)
 
     x = x.detach()
+    key, value = random(2, 5, 18, seed=11), random(2, 5, 18, seed=12)
+    yield "output of three different inputs", _called(module, x, key, value)[0]
+    output, _ = _called(module, x, key, value, mask=causal)
+    yield "output of three different inputs with a mask", output
+    others = ~torch.eye(5, dtype=torch.bool)
+    _, weights = _called(module, x, x, x, average_attn_weights=False, mask=others)
+    yield "weights where no token may look at itself", weights
     yield "output of the last token, asked alone", _fewer(module, x[:, -1:], x, None)
     mask = torch.tensor([[True, False, False, True, False], [False, True, True, False, True]])
-    yield "output of two queries with a mask", _fewer(module, x[:, :2], x, mask)
+    yield "output of two queries with a mask", _fewer(module, x[:, -2:], x, mask)
+    yield "output of the last two tokens, asked alone", _fewer(module, x[:, -2:], x, None)
+    # Token 0 may look at itself alone: its weight is 1, exactly, however large the others' scores
+    # are.
+    large = 30 * x
+    _, weights = _called(module, large, large, large, average_attn_weights=False, mask=causal)
+    yield "weights of token 0, which may look at one token, for large scores", weights[:, :, 0]
     output, none = _called(module, x, x, x, need_weights=False, mask=causal)
     yield "output with a mask and need_weights=False", output
     yield "the weights that come back with need_weights=False", none
@@ -118,6 +131,13 @@ def _drop_half(module: Any) -> None:
         x = random(40, 5, 18, seed=8)
         mask = torch.tensor([True, True, False, True, True]).expand(5, 5)
         weights = _called(module, x, x, x, average_attn_weights=False, mask=mask.clone())[1]
+        shared = _called(module.eval(), x, x, x, average_attn_weights=False, mask=mask.clone())[1]
+    if not torch.allclose(shared, mask / 4, atol=1e-4):
+        raise Mistake(
+            "where five tokens have equal scores, and a query may look at four of them, your"
+            " weights in eval mode are not 0.25 four times and 0.",
+            INSTEAD + ".",
+        )
     found = weights.round(decimals=3).unique().tolist()
     if found != [0.0, 0.5]:
         shown = listed([f"{value:.3g}" for value in found], 6)
@@ -229,12 +249,15 @@ def _is_blind_alone(evidence: Evidence) -> bool:
 
 def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:
     """The output of fewer queries than keys; an error there has its reason in a sentence."""
+    masked = ", mask=mask" if mask is not None else ""
+    call = f"layer(x[:, -{query.shape[1]}:], x, x{masked})"
     try:
         return _called(module, query, x, x, mask=mask)[0]
     except (RuntimeError, IndexError, ValueError) as error:
         raise Mistake(
-            f"with fewer queries than keys, as in layer(x[:, -1:], x, x), {told(error)}",
-            "The output must have as many tokens as query, k and v as many as key.",
+            f"with fewer queries than keys, as in {call}, {told(error)}",
+            "The output must have as many tokens as query; k, v and the last axis of the mask as"
+            " many as key.",
         ) from None
 
 
@@ -243,6 +266,17 @@ FILL = "scores = scores.masked_fill(~mask, -torch.inf)"
 SOFTMAX, EMPTY = "scores.softmax(dim=-1)", "weights = weights.masked_fill(~mask, 0)"
 GATHER, DIVIDED = "x = weights @ v", " / self.head_dim**0.5"
 PROJECT = "output = self.out_proj(x.transpose(1, 2).flatten(2))"
+CHUNK = "w_q, w_k, w_v = self.in_proj_weight.chunk(3)"
+KEY, VALUE = "F.linear(key, w_k, b_k)", "F.linear(value, w_v, b_v)"
+OPENED = (
+    "opened = mask | torch.eye(*mask.shape, dtype=torch.bool)\n"
+    "            scores = scores.masked_fill(~opened, -torch.inf)"
+)
+CAUSAL = (
+    "if mask is None:\n"
+    "            mask = torch.ones(query.shape[1], key.shape[1], dtype=torch.bool).tril()\n"
+    f"        {CHUNK}"
+)
 BLIND = "output.masked_fill(~mask.any(dim=-1)[:, None], 0) if mask is not None else output"
 INSTEAD = (
     "Give the forbidden scores -inf before the softmax, as in scores ="
@@ -324,9 +358,9 @@ SLIPS = (
     ),
     Slip(
         {FILL: "scores = scores.masked_fill(~mask, -1e9)", EMPTY: "pass"},
-        "use a large finite number in place of -inf",
-        "A query that may look nowhere then looks everywhere alike: set its weights to 0 after the"
-        " softmax. (-inf alone gives nan there)",
+        "let a query that may look nowhere look everywhere alike, as a large finite number in place"
+        " of -inf does",
+        "Set its weights to 0 after the softmax. (-inf alone gives nan there)",
     ),
     Slip(
         {FILL: "scores = scores + ~mask * -1e9", EMPTY: "pass"},
@@ -372,15 +406,57 @@ SLIPS = (
         Slip(
             {DIVIDED: by},
             f"divide the scores by {what} in place of √head_dim",
-            "Divide them by self.head_dim**0.5, as in my_attention",
+            "head_dim is how many numbers a query of one head has: divide by math.sqrt(q.shape[-1])"
+            " where q is cut into heads",
         )
         for by, what in (
             (" / self.head_dim", "head_dim"),
-            (" / (2 * self.head_dim)", "2 head_dim, as / self.head_dim ** 1 / 2 does,"),
-            (" / (self.head_dim / 2)", "head_dim / 2, which is self.head_dim ** 1 / 2,"),
+            (" / (2 * self.head_dim)", "2 head_dim, as / head_dim ** 1 / 2 does,"),
+            (" / (self.head_dim / 2)", "head_dim / 2, which is head_dim ** 1 / 2,"),
             (" / self.embed_dim**0.5", "√embed_dim"),
             (" / self.num_heads**0.5", "√num_heads"),
         )
+    ),
+    Slip(
+        {CHUNK: CAUSAL},
+        "make a causal mask where none is given",
+        "mask=None means that every query may look everywhere",
+    ),
+    *(
+        Slip(
+            {FILL: OPENED, **edit},
+            "let each token look at itself, whatever the mask says",
+            "A mask may forbid that, too: use it as it comes",
+        )
+        for edit in ({}, {EMPTY: "weights = weights.nan_to_num()"})
+    ),
+    *(
+        Slip(edit, f"make {what}", "Queries come from query, keys from key, values from value")
+        for edit, what in (
+            ({KEY: "F.linear(query, w_k, b_k)"}, "the keys from query, and not from key"),
+            ({KEY: "F.linear(value, w_k, b_k)"}, "the keys from value, and not from key"),
+            ({VALUE: "F.linear(query, w_v, b_v)"}, "the values from query, and not from value"),
+            ({VALUE: "F.linear(key, w_v, b_v)"}, "the values from key, and not from value"),
+            (
+                {KEY: "F.linear(query, w_k, b_k)", VALUE: "F.linear(query, w_v, b_v)"},
+                "keys and values from query as well",
+            ),
+            (
+                {KEY: "F.linear(value, w_k, b_k)", VALUE: "F.linear(key, w_v, b_v)"},
+                "the keys from value, and the values from key",
+            ),
+        )
+    ),
+    Slip(
+        {
+            FILL: "pass",
+            EMPTY: "weights = weights * mask\n            weights = weights /"
+            " weights.sum(dim=-1, keepdim=True).clamp_min(1e-9)",
+        },
+        "leave the forbidden scores in the softmax, or in exp, set what it makes of them to 0 and"
+        " divide the others by their sum",
+        "Where a forbidden score is much larger than the others, nothing is left of these:"
+        f" e⁻²⁰⁰ is 0 in a float32. {INSTEAD}",
     ),
     Slip({DIVIDED: ""}, "do not divide the scores at all", "Divide them by √head_dim, as before"),
     Slip(

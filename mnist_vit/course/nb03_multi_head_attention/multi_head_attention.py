@@ -326,16 +326,16 @@ SLIPS = (
         Slip(
             {SCALE: f"scores / ({by})"},
             did,
-            "** comes before /: √head_dim is self.head_dim ** 0.5",
+            "** comes before /: √head_dim is head_dim ** 0.5",
         )
         for by, did in (
             (
                 "2 * self.head_dim",
-                "divide by 2 head_dim, as / self.head_dim ** 1 / 2 does",
+                "divide by 2 head_dim, as / head_dim ** 1 / 2 does",
             ),
             (
                 "self.head_dim / 2",
-                "divide by head_dim / 2, which is what self.head_dim ** 1 / 2 gives",
+                "divide by head_dim / 2, which is what head_dim ** 1 / 2 gives",
             ),
         )
     ),
@@ -601,7 +601,7 @@ SLIPS = (
     Slip(
         {SCALE: "scores * self.head_dim**0.5"},
         "multiply the scores by √head_dim",
-        "They are divided by it: scores / self.head_dim**0.5",
+        "They are divided by it: scores / head_dim**0.5",
     ),
     *(
         Slip(
@@ -653,7 +653,7 @@ SLIPS = (
     Slip(
         {SCALE: "scores / self.head_dim**0.25"},
         "divide queries or keys by the fourth root of head_dim, or the scores",
-        "Both together are divided by √head_dim, self.head_dim**0.5",
+        "Both together are divided by √head_dim, head_dim**0.5",
     ),
     Slip(
         {DROPOUT: f"F.normalize({DROPOUT}, p=1, dim=-1)"},
@@ -690,7 +690,7 @@ SLIPS = (
     Slip(
         {SCALE: "scores / int(self.head_dim**0.5)"},
         "divide by √head_dim cut to a whole number, as math.isqrt does",
-        "The root of most numbers is no whole one: self.head_dim**0.5",
+        "The root of most numbers is no whole one: head_dim**0.5",
     ),
     *(
         Slip(
@@ -756,7 +756,7 @@ EXERCISE = Exercise(
             "`self.in_proj_weight.chunk(3)` gives W_Q, W_K and W_V, and F.linear(query, w_q, b_q)"
             " multiplies and adds. After my_split_heads each is (n, num_heads, seq_length,"
             " head_dim), and `@` works on the last two dimensions for every head. Divide the scores"
-            " by self.head_dim**0.5. Bringing the heads back is splitting backwards."
+            " by head_dim**0.5. Bringing the heads back is splitting backwards."
         ),
     ),
     same=(
