@@ -118,6 +118,31 @@ def test_a_right_line_behind_a_missing_step_is_not_blamed() -> None:
     assert "another value should go in, or the mistake is there or behind it." in told
 
 
+def centred(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Our weights' rows have one mean, which changes no softmax in the place of the keys' mean."""
+    k = k - k.mean(-1, keepdim=True)
+    weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1)
+    return weights @ v, weights
+
+
+def test_a_value_of_which_only_the_sum_counts_repairs_nothing() -> None:
+    assert "Your result is right if" not in said("attention", centred)
+
+
+def decayed(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+) -> tuple[Tensor, Tensor]:
+    loss = F.cross_entropy(F.linear(x, weight, bias), labels) + 0.01 * weight.square().sum()
+    grads = torch.autograd.grad(loss, (weight, bias))
+    return weight - rate * grads[0], bias - rate * grads[1]
+
+
+def test_the_second_of_two_results_says_nothing_of_the_first() -> None:
+    told = said("gradient_step", decayed)
+    assert "0.01 times weight" in told
+    assert "everywhere" not in told
+
+
 class Scaled(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
     """The sum in the middle is scaled, which the norm behind it takes away again."""
 

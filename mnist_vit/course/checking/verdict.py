@@ -27,7 +27,7 @@ from ..observing.observers import (
     unsteady,
     unused,
 )
-from ..observing.tracing import Step, Trace, cut, is_theirs, quoted
+from ..observing.tracing import Step, Trace, cut, fingerprint, is_theirs, quoted, same
 from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared, ended
 from .elsewhere import elsewhere, kept, written_over
@@ -45,6 +45,7 @@ CUTS = (
     "detach(), .data, numpy(), item(), tolist(), torch.tensor(…) and torch.no_grad() cut a"
     " gradient's way back."
 )
+UNUSED = "No line of yours uses {}. To call a layer is to use its weight and its bias."
 PERHAPS = "This happens, for instance, when you"
 
 
@@ -471,11 +472,14 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
         ours = [step for step in _solutions_steps(exercise) if step.cuts]
         name = evidence.what.removeprefix("gradient of ")
         given = _inputs(evidence, name)
-        cutting = cut(_traced(exercise, answer, keep=False), ours, name, given)
+        steps = _traced(exercise, answer, keep=False)
+        cutting = cut(steps, ours, name, given)
         if not evidence.what.startswith("gradient"):
             return ""
+        if not cutting and evidence.value is None:
+            return UNUSED.format(name) if _is_unused(name, got, steps) else CUTS
         if not cutting:
-            return CUTS if evidence.value is None else ""
+            return ""
         said = f"No gradient flows through {quoted(cutting)}"
         if evidence.value is None:
             return f"{said}: .detach(), .item(), torch.no_grad() and new tensors stop it."
@@ -498,6 +502,24 @@ def _inputs(evidence: Evidence, name: str) -> list[Tensor]:
             if own == name and isinstance(value, Tensor) and value.is_floating_point():
                 found.append(value)
     return found
+
+
+def _is_unused(name: str, got: Outcome, steps: list[Step]) -> bool:
+    """Whether a parameter of this name is given to no operation of an answer, and others are."""
+    given = set()
+    for step in steps:
+        if step.place is not None and step.place.expression:
+            given.update(steps[parent].print for parent in step.parents)
+    for call in got.calls:
+        parameters = dict(call.module.named_parameters()) if call.module is not None else {}
+        if name in parameters:
+            used = set()
+            for other, parameter in parameters.items():
+                own = fingerprint(parameter)
+                if any(same(own, one) for one in given):
+                    used.add(other)
+            return bool(used) and name not in used
+    return False
 
 
 @functools.cache

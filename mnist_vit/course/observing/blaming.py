@@ -127,24 +127,42 @@ def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: C
             f" mistake is there, in one of its arguments{_elsewhere(steps[first])} or right behind"
             " it."
         )
-    related = _related(steps[_same_expression(steps, first)[-1]], known + came_in)
+    group = _same_expression(steps, first)
+    if not _leads_to(steps, first, group[-1]):
+        return ""  # several results of one expression, of which the last says nothing of the first
+    related = _related(steps[group[-1]], came_in + known)
     if related:
         return (
             f"What {expression} gives is {related}. If it should be, the mistake comes behind it;"
             " if not, it is there or before it."
         )
-    given = _inputs(steps, _same_expression(steps, first))
+    given = _inputs(steps, group)
     if _is_selected(steps, first):
         return ""  # it may be a right piece, of which others are missing
     if _is_of_optimizer(steps[first]):
         return ""  # it takes gradients, which are not followed
+    if any(steps[number].unfollowed for number in group):
+        return ""  # a mask or a place may be wrong that it was given
     if all(_is_ours(steps, parent, known) for parent in given):
+        is_turned = any(steps[parent].is_part for parent in given)
+        order = ", or the same in another order of axes," if is_turned else ","
         return (
             f"{expression} is given only values that ours has, too, and gives one that ours never"
-            " has: another value should go in, or the mistake is"
+            f" has: another value should go in{order} or the mistake is"
             f" there{_elsewhere(steps[first])} or behind it."
         )
     return ""  # it may be right in another way, and what it is given may be wrong
+
+
+def _leads_to(steps: list[Step], first: int, last: int) -> bool:
+    """Whether a result was made from another one, or is the same."""
+    waiting = [last]
+    while waiting:
+        number = waiting.pop()
+        if number == first:
+            return True
+        waiting += [parent for parent in steps[number].parents if parent >= first]
+    return False
 
 
 def _is_selected(steps: list[Step], number: int) -> bool:
@@ -414,7 +432,7 @@ def _repairs(
     for swap, name in swaps:
         if time.thread_time() > end:
             return []
-        if _is_right(their, swap, our):
+        if _is_right(their, swap, our) and not _is_chance(their, swap, our):
             found.append((swap, name))
             if swap.users:
                 break
@@ -475,6 +493,19 @@ def _values(known: list[Step], step: Step) -> list[Tensor]:
         if not any(alike(value, before) for before in values):
             values.append(value)
     return values
+
+
+def _is_chance(their: Call, swap: Swap, our: Call) -> bool:
+    """Whether the value in the place of an input is right whatever the order of its numbers is.
+
+    So it is where each row of ours has the same sum, and only the sum counts.
+    """
+    if not swap.users or swap.value.dim() == 0:
+        return False
+    turned = swap.value.flip(-1)
+    if alike(turned, swap.value):
+        return False
+    return _is_right(their, Swap(turned, swap.step, swap.users), our)
 
 
 def _is_right(their: Call, swap: Swap, our: Call) -> bool:

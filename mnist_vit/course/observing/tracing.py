@@ -67,6 +67,7 @@ class Step:
         is_part: whether it is one of the parts that a tensor was taken apart into, or a single
             number: it is as right as what it was made from.
         writes: whether it was written into a view of another tensor, which is not followed.
+        unfollowed: whether it was made from whole numbers or booleans, which are not followed.
     """
 
     print: tuple[float, ...]
@@ -79,6 +80,7 @@ class Step:
     cuts: bool = False
     is_part: bool = False
     writes: bool = False
+    unfollowed: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class Trace(TorchFunctionMode):
                 result = self._put_in(result, tensor, args)
                 step = self._step(tensor, parents, place, cuts)
                 step.is_part = name in PARTS or tensor.numel() == 1
+                step.unfollowed = any(not _has_fingerprint(part) for part in given)
                 step.writes = IN_PLACE.search(name) is not None and tensor._base is not None
                 self._add(tensor, step)
         return result
