@@ -160,6 +160,21 @@ class HeadByExp(MyHead):
         return attention_by_exp(self.w_q(x), self.w_k(x), self.w_v(x))
 
 
+class WithoutBiasOfKeys(MyHead):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return attention_einsum(self.w_q(x), x @ self.w_k.weight.T, self.w_v(x))
+
+
+def exchanging_two_names(head: nn.Module, x: Tensor) -> str:
+    found = find_bug_by_looking(head, x)
+    return {"no bug": "no root", "no root": "no bug"}.get(found, found)
+
+
+def of_turned_scores(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = (k @ q.mT / q.shape[-1] ** 0.5).softmax(dim=-1).mT
+    return weights @ v, weights
+
+
 class HeadDivided(MyHead):
     """A head whose scores are divided by head_dim times a factor."""
 
@@ -455,6 +470,8 @@ def test_a_tensor_that_nobody_has_filled_is_not_blamed() -> None:
 
 SAID: list[tuple[str, Any, str]] = [
     ("find_bug", by_sharp_rows, "not where the rows of its weights are even. Rows can be sharp"),
+    ("head", WithoutBiasOfKeys, "No line of yours uses w_k.bias."),
+    ("find_bug", exchanging_two_names, "The two names, or the two comparisons, are exchanged"),
     ("head", HeadByExp, "exp of a large number is infinite, and inf / inf is nan. In a softmax"),
     (
         "attention",
@@ -484,6 +501,7 @@ SAID: list[tuple[str, Any, str]] = [
 ]
 SLIPS: list[tuple[str, Any, str]] = [
     ("softmax_rows", without_low_scores, "and so none from scores far below 0"),
+    ("attention", of_turned_scores, "In scores made as q kᵀ they are the last axis"),
     ("attention", to_the_nearest, "compare by distance, minus the distance from query to key"),
     ("entropy", without_keys, "leave a key out of a row because its weight is 0 in another"),
     ("entropy", lambda w: -(w * w.log_softmax(-1)).sum(-1), "takes a softmax of them before"),

@@ -235,7 +235,8 @@ SLIPS = (
     Slip(
         {"softmax(dim=-1)": "softmax(dim=-2)"},
         "take the softmax over the queries, so that columns sum to 1",
-        "Each query shares out its attention over the keys, the last axis: softmax(dim=-1)",
+        "Each query shares out its attention over the keys. In scores made as q kᵀ they are the"
+        " last axis: softmax(dim=-1)",
     ),
     Slip(
         {"softmax(dim=-1)": "softmax(dim=0)"},

@@ -222,6 +222,9 @@ def _of_a_right_head(answer: Any) -> Mistake | None:
             "Rows of weights sum to 1 but for rounding: compare with a tolerance, as"
             " torch.allclose(…, atol=1e-5) does, and not with ==.",
         )
+    nearly_even = answer(_made(BrokenHead, "no bug", 8, 0.3), random(2, 4, 6, seed=61))
+    if name == "no root" and nearly_even == name:
+        return _of_exchanged_names(answer)
     if name == "no root" and said["sharp"] == name and said["even"] != name:
         return Mistake(
             f'It says "{name}" of a head without a bug, and not where the rows of its weights are'
@@ -230,6 +233,19 @@ def _of_a_right_head(answer: Any) -> Mistake | None:
             " that such a head has, softmax(q kᵀ), not divided: all of them, closely, atol=1e-5.",
         )
     return _of_sharp_rows(answer)
+
+
+def _of_exchanged_names(answer: Any) -> Mistake | None:
+    """Whether it says "no root" of each head without a bug, and "no bug" of each with this one."""
+    for bug, other in (("no bug", "no root"), ("no root", "no bug")):
+        for seed in range(61, 65):
+            if answer(_made(BrokenHead, bug, 8), random(2, 4, 6, seed=seed)) != other:
+                return None
+    return Mistake(
+        'It says "no root" of heads without a bug, and "no bug" of heads with this one.',
+        "The two names, or the two comparisons, are exchanged: without a bug the weights are"
+        " softmax(q kᵀ / √d), and without the root softmax(q kᵀ).",
+    )
 
 
 def _of_sharp_rows(answer: Any) -> Mistake | None:
