@@ -568,6 +568,19 @@ def fitted_at_whole_numbers() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return W_1, b_1, W_2, torch.zeros(1)
 
 
+def by_python(x: Tensor) -> Tensor:
+    values = [v * 0.5 * (1 + math.erf(v / 2**0.5)) for v in x.flatten().tolist()]
+    return torch.tensor(values).reshape(x.shape)
+
+
+def mixing_in_train_mode(block: nn.Module, x: Tensor) -> str:
+    """Compares within rounding, but where dropout is at work."""
+    block.train()
+    if not torch.allclose(block(x[:, :1]), block(x)[:, :1], atol=1e-4):
+        return "tokens mix"
+    return patient(block, x)
+
+
 def of_the_mean_bound(linear: nn.Linear) -> None:
     bound = (math.sqrt(3 / linear.in_features) + math.sqrt(3 / linear.out_features)) / 2
     nn.init.uniform_(linear.weight, -bound, bound)
@@ -635,6 +648,9 @@ SAID: list[tuple[str, Any, str]] = [
     ("xavier", one_for_each_row, "each row of linear.weight holds one number, the same at all"),
     ("xavier", one_for_all_biases, "linear.bias holds the same number, 1.2e-06, everywhere."),
     ("xavier", frozen, "linear.weight and linear.bias do not ask for a gradient any more"),
+    ("absolute", lambda: hinges(math.inf, 1), "Your tensors hold infinite numbers already."),
+    ("gelu", by_python, "torch.tensor(…) of Python's numbers make float32 of it."),
+    ("examine", mixing_in_train_mode, "and not of one with dropout 0. Change a token in eval mode"),
     ("mlp_block", Overwriting, "the tokens that came in are changed."),
     ("xavier", nothing_left, "linear.weight is 0 everywhere. Look at the number within which"),
     ("xavier", another_layer, "what you return is not looked at."),

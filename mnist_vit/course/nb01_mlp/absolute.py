@@ -106,8 +106,10 @@ def _too_large(layers: Any) -> tuple[str, str]:
     """What is said where finite weights give numbers that are not."""
     sizes = [tensor.detach().abs().max() for tensor in layers]
     largest = max(sizes).item()
-    if not math.isfinite(largest):
-        return "Your tensors hold such numbers already.", ""
+    if math.isnan(largest):
+        return "Your tensors hold nan already.", ""
+    if math.isinf(largest):
+        return "Your tensors hold infinite numbers already.", "100 in W_1 is large enough."
     return (
         f"The largest number in your tensors is {largest:.3g}, and a float32 ends at 3.4e+38.",
         "100 in W_1 is large enough.",

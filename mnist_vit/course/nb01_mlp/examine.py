@@ -151,10 +151,8 @@ class _Strongly(Block):
 class _Unrounded(Block):
     """Has no matrix product, so that its numbers are the same for any number of tokens."""
 
-    rate = last_rate = 0.0
-
     def forward(self, x: Tensor) -> Tensor:
-        return x.abs()
+        return F.dropout(x.abs(), self.last_rate, self.training)
 
 
 class _Straight(Block):

@@ -55,7 +55,10 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if evidence.what.startswith("gradient"):
         return _half_a_gradient(evidence)
     if evidence.what.startswith("output") and value.dtype != evidence.expected.dtype:
-        return "", "What comes back should be as exact as x: leave float() and float32 out."
+        return "", (
+            "What comes back should be as exact as x: compute with x itself. float(), float32 and"
+            " torch.tensor(…) of Python's numbers make float32 of it."
+        )
     if not evidence.what.startswith("output") or value.shape != (5, 5):
         return "", ""
     x = evidence.pair[0].before[0].detach() if evidence.pair is not None else None
