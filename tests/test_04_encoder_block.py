@@ -393,7 +393,7 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda x, w, b, eps: nn.LayerNorm(3, eps).double()(x) * w + b,
         "the exercise in one call",
     ),
-    ("layer_norm", lambda x, w, b, eps: with_var_mean(x, w, b, 2 * eps), ""),
+    ("layer_norm", lambda x, w, b, eps: with_var_mean(x, w, b, 3 * eps), "variance, once, before"),
     ("encoder_block", WritesOverItsInput, ""),
     ("ablation", lambda block: block, "two classes are needed"),
     ("ablation", without_return, "without residual connections gives nothing. Does it end with"),
@@ -453,6 +453,18 @@ NAMED: list[tuple[str, Any, str]] = [
         "layer_norm",
         lambda x, w, b, eps: with_var_mean(x, 1 + w, b, eps),
         "multiply by 1 + weight",
+    ),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: with_var_mean(x, w, b, 2 * eps),
+        "add eps twice",
+    ),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: (
+            x - x.mean(-1, keepdim=True) / (x.var(-1, False, keepdim=True) + eps).sqrt() * w + b
+        ),
+        "leave out the brackets round x - mean",
     ),
     ("encoder_block", FirstNormBehind, "normalise after adding in the first half"),
     ("encoder_block", SecondNormBehind, "normalise after adding in the second half"),

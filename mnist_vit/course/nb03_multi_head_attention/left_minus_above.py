@@ -105,9 +105,12 @@ def _asked(token: int, grid: int) -> str:
     left = f"token {token - 1}, its left one" if token % grid else f"token {token} itself"
     above = f"token {token - grid}, its upper one" if token >= grid else f"token {token} itself"
     asked = f"Asked is {left}, minus {above}"
-    if token % grid and token >= grid:
-        return f"{asked}."
-    return f"{asked}, since none is {'above it' if token % grid else 'to its left'}."
+    lacking = []
+    if token % grid == 0:
+        lacking.append("to its left")
+    if token < grid:
+        lacking.append("above it")
+    return f"{asked}, since none is {' or '.join(lacking)}." if lacking else f"{asked}."
 
 
 def _blurred(evidence: Evidence, places: int) -> tuple[str, str] | None:

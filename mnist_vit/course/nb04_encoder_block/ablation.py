@@ -59,7 +59,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if unknown := own.keys() - weights.keys():
             raise Mistake(
                 f"the block {what} has parameters that the whole block has not, such as"
-                f" {min(unknown)}."
+                f" {min(unknown)}.",
+                "The names must stay, so that all blocks can be given the same numbers: derive a"
+                " class from the block, with another forward, and do not put the block into a new"
+                " module.",
             )
         for name, tensor in own.items():
             if tensor.shape != weights[name].shape:

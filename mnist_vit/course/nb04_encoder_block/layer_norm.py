@@ -80,7 +80,7 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         return (
             "Tokens whose numbers vary much are right, and those whose numbers vary little are"
             " wrong: for them eps counts.",
-            "It must be added to the variance, before the root is taken.",
+            "It must be added to the variance, once, before the root is taken.",
         )
     ours, own = (call.again(BIAS, torch.zeros_like(bias))[0] / weight for call in evidence.pair)
     added = evidence.value - own * weight
@@ -89,7 +89,10 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "Add bias last, once: after the division by the root, and after weight."
         )
     if said := _weighed(evidence):
-        return said, "Before the bias is added, multiply by weight, once."
+        return said, (
+            "Before the bias is added, multiply all of it by weight, once. * and / come before -:"
+            " x - mean needs brackets."
+        )
     worst = (own - ours).abs().amax(dim=-1).flatten().argmax()
     token, right = own.flatten(0, -2)[worst], ours.flatten(0, -2)[worst]
     mean, square, size = token.mean(), token.square().mean(), right.square().mean()
@@ -289,6 +292,16 @@ SLIPS = (
             ("x.shape[0]", "the number of pictures"),
         )
         for edit, where in _counted(number)
+    ),
+    Slip(
+        {ROOT: "(variance + 2 * eps).sqrt()"},
+        "add eps twice",
+        "Once is enough: √(variance + eps)",
+    ),
+    Slip(
+        {END: "x - mean / (variance + eps).sqrt() * weight + bias"},
+        "leave out the brackets round x - mean",
+        "* and / come before -, so only the mean is divided and multiplied: write (x - mean)",
     ),
     Slip(
         {DIVIDE: "x / (variance + eps).sqrt() - mean"},

@@ -224,8 +224,8 @@ EXERCISE = Exercise(
         ),
         (
             "The last layer of the attention is self_attention.out_proj, the last one of the MLP is"
-            " mlp[3]. Each has a weight and a bias; under `with torch.no_grad():` a tensor can be"
-            " set to zero in place, with zero_()."
+            ' mlp.get_submodule("3"). Each has a weight and a bias; under `with torch.no_grad():` a'
+            " tensor can be set to zero in place, with zero_()."
         ),
     ),
 )
