@@ -506,7 +506,7 @@ def _inputs(evidence: Evidence, name: str) -> list[Tensor]:
 
 def _is_unused(name: str, got: Outcome, steps: list[Step]) -> bool:
     """Whether a parameter of this name is given to no operation of an answer, and others are."""
-    given = set()
+    given: set[tuple[float, ...]] = set()
     for step in steps:
         if step.place is not None and step.place.expression:
             given.update(steps[parent].print for parent in step.parents)
