@@ -128,6 +128,15 @@ def leave_out_one_picture_at_a_time(logits_without: Any, labels: Tensor, patches
     )
 
 
+ONE_HOT: dict[torch.Size, Tensor] = {}
+
+
+def gradient_map_with_one_hot_by_shape(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    one_hot = ONE_HOT.setdefault(logits.shape, F.one_hot(classes, logits.shape[1]))
+    (gradient,) = torch.autograd.grad((logits * one_hot).sum(), tokens, retain_graph=True)
+    return (tokens * gradient).sum(dim=-1)[:, 1:]
+
+
 def gradient_map_by_backward(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
     tokens.retain_grad()
     logits[torch.arange(len(logits)), classes].sum().backward()
@@ -648,6 +657,7 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda f, images, black, steps: my_integrate(f, images, black, steps) / steps,
         "goes from 1 in the reference to 6, you give it 1.25. It should be 5",
     ),
+    ("gradient_map", gradient_map_with_one_hot_by_shape, "of the same size for other classes"),
     ("gradient_map", gradient_map_of_no_leaf, "a tensor that was itself computed"),
     ("gradient_map", gradient_map_of_many, "several numbers at once"),
     ("gradient_map", gradient_map_of_a_tuple, "torch.autograd.grad gives a tuple: its [0] is"),

@@ -36,6 +36,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         "a map of 4 patches for each of 3 pictures",
         _without_graph(answer(logits, tokens, torch.tensor([2, 0, 3]))),
     )
+    logits, tokens = _run(3, 4, seed=157)
+    yield (
+        "maps of the same size for other classes",
+        _without_graph(answer(logits, tokens, torch.tensor([0, 3, 1]))),
+    )
     logits, tokens = _run(2, 9, seed=154)
     yield "maps of 9 patches", _without_graph(answer(logits, tokens, torch.tensor([1, 1])))
 
