@@ -137,7 +137,7 @@ def told_without(cases: list[tuple[str, Any, str, str]]) -> Callable[..., None]:
     def test(name: str, answer: Any, words: str, false_words: str) -> None:
         passed, told = verdict(EXERCISES[name], EXERCISES[name].edited(answer))
         assert not passed
-        assert words in told
+        assert words in told, told
         assert not false_words or false_words not in told, told
 
     return test
@@ -153,7 +153,7 @@ def reject(name: str, answer: Any, words: str = "", named: bool = False) -> None
     """It calls the answer wrong, in these words; with the name of a slip, or with none."""
     passed, told = verdict(EXERCISES[name], answer)
     assert not passed
-    assert words in told
+    assert words in told, told
     assert any(words in told for words in NAMED_BY) == named, told
 
 

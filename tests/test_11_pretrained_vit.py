@@ -350,7 +350,7 @@ RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", 
 WRONG: list[tuple[str, Any, str]] = [
     (
         *edited("two_rates", (COPY, "pass"), ("AdamW", "Adam")),
-        "no longer what it was: the numbers of a parameter, which parameters have a .grad. It is",
+        "of model, and should leave model as it is. Whoever called it may still need it",
     ),
     (
         *edited(

@@ -212,9 +212,9 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "remove_positions",
         subtracted_today,
-        "it learn no more: what is subtracted elsewhere leaves its numbers as they are",
+        "not zero. Set all of it to zero, as nn.init.zeros_ does, and leave the forward as it is",
     ),
-    ("remove_positions", subtracted_always, "what is subtracted elsewhere leaves its numbers as"),
+    ("remove_positions", subtracted_always, "are right, but model.encoder.pos_embedding is not"),
     ("split_by_region", as_numbers, "training must hold booleans, but holds numbers, such as 0"),
     (
         "count_numbers",

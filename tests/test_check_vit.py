@@ -734,7 +734,8 @@ def test_convolutions_before_the_patches_are_told() -> None:
     model = plain(patches=lambda s, x: Plain.patches(s, s.stem(x)), stack=with_stem)
     passed, lines = judge_vit(lambda: model(**TINY), image_size=8)
     assert not passed
-    assert "Its tokens are made by patch_embed.weight (6, 3, 4, 4), stem.weight" in lines[1]
+    assert "Yours has, ours lacks: stem (Conv2d of 225 numbers)." in lines
+    assert "Apart from this everything is equal." in lines
 
 
 def test_an_unknown_number_of_heads_is_asked_for_with_the_call() -> None:

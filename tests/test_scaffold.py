@@ -141,7 +141,7 @@ def test_most_statements_of_the_file_are_the_learners_own() -> None:
     ours = sum(share.own for share in shares)
     assert ours >= 100
     (first, *_) = read(NOTEBOOKS / "00_start_here.ipynb").cells
-    assert f"has {total} statements. You write {ours} of them without having seen" in first.source
+    assert f"has {total} statements. {ours} of them stand neither in the text" in first.source
 
 
 def test_what_a_notebook_shows_is_not_counted() -> None:

@@ -39,7 +39,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     learn = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
     kept = learn.pop("encoder.pos_embedding", 0)
     first, *others = position.detach().abs().amax(dim=-1).flatten().tolist()
-    if any((first, *others)) and torch.allclose(model(images), expected(images)):
+    is_right = torch.allclose(model(images), expected(images), atol=1e-5)
+    if is_right and any((first, *others)):
         raise Mistake(
             "the logits of this model are right, but model.encoder.pos_embedding is not zero.",
             "Set all of it to zero, as nn.init.zeros_ does, and leave the forward as it is.",

@@ -262,12 +262,16 @@ def _held(call: Call) -> dict[int, dict[str, Tensor]]:
 def _altered(
     before: dict[int, dict[str, Tensor]], after: dict[int, dict[str, Tensor]]
 ) -> dict[int, list[str]]:
-    """The names of numbers that are others, new or gone, by the place of their module."""
+    """The names of numbers that are others, by the place of their module.
+
+    Where names are new or gone, parts stand in other places, and names tell nothing of numbers.
+    """
     altered = {}
     for place, was in before.items():
         now = after[place]
-        names = [name for name in was if not alike(was[name], now.get(name))]
-        names += [name for name in now if name not in was]
+        if was.keys() != now.keys():
+            continue
+        names = [name for name in was if not alike(was[name], now[name])]
         if names:
             altered[place] = names
     return altered
