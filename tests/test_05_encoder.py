@@ -451,7 +451,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("shared_block", SharedWithoutNames, "lacks the parameters layers.encoder_layer_1"),
     ("shared_block", lambda *sizes: 3, "an nn.Module is needed"),
-    ("resize_positions", lambda p, grid: resize_by_loop(p, grid) + p.mean(), ""),
+    ("resize_positions", lambda p, grid: resize_by_loop(p, grid) + p.mean(), "output"),
     ("right_without", right_left_in_eval_mode, "came in train mode, and is in eval mode"),
     ("right_without", right_and_frozen, "encoder.pos_embedding would not learn any more"),
     ("shared_block", SharedByPosition, "your code raised IndexError: tuple index out of range"),

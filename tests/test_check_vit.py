@@ -1222,6 +1222,20 @@ class OtherNames(Plain):
         super().__init__(img_size, patch_size, n_layers, n_heads, embedding_dim, hidden_dim, 9)
 
 
+class InputSize(Plain):
+    """The side of the pictures by another name; its head ignores the number of classes."""
+
+    def __init__(self, input_size, patch_size, depth, heads, dim, mlp_dim, num_classes):
+        super().__init__(input_size, patch_size, depth, heads, dim, mlp_dim, 9)
+
+
+def test_a_number_of_classes_that_is_ignored_is_told() -> None:
+    passed, lines = judge_vit(InputSize)
+    assert not passed
+    assert "It was given 5 as the number of classes, and gives 9 logits." in lines
+    assert "Apart from this everything is equal." in lines
+
+
 class OwnWidth(Plain):
     """A class whose width is its own, and not divisible by the check's number of heads."""
 
@@ -1684,6 +1698,16 @@ def test_modules_in_a_plain_list_are_told_and_compared() -> None:
     said = said_of(plain(PlainList, act=staticmethod(F.relu)))
     assert "You get exactly this when you use ReLU instead of GELU." in said
     assert "Use nn.ModuleList." in said
+
+
+def test_a_list_of_modules_that_torch_knows_is_no_plain_list() -> None:
+    class Known(Plain):
+        def __init__(self, *sizes, **more):
+            super().__init__(*sizes, **more)
+            self.layers = list(self.blocks)
+
+    passed, lines = judge_vit(Known)
+    assert passed, lines
 
 
 class Matrices(nn.Module):

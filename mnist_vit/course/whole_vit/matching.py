@@ -229,20 +229,25 @@ class _Matching:
         """Take the attention of a block out of both models; these are the matrices of theirs."""
         for unit in matrices:
             self.silent += unit.names
-            for name in unit.names:
-                self.sources.pop(name, None)
-            if unit in self.their_units:
-                self.their_units.remove(unit)
+            self._take_out(unit)
         for unit in list(self.our_units):
             if unit.place == place and "self_attention" in unit.names[0]:
                 self.our_units.remove(unit)
+
+    def _take_out(self, unit: Unit) -> None:
+        """Match a unit of theirs with nothing."""
+        for name in unit.names:
+            self.sources.pop(name, None)
+        if unit in self.their_units:
+            self.their_units.remove(unit)
 
     def set_aside_the_rest(self) -> None:
         """Take out of both models what makes the tokens, and attention, where ours are left."""
         if not self.places:
             return
         others: list[str] = []
-        if self._ours_begins("conv_proj.weight") or any(map(self._is_layer, self._before())):
+        is_left = any(unit.names[0] == "conv_proj.weight" for unit in self.our_units)
+        if is_left or any(map(self._is_layer, self._before())):
             self._keep_what_makes_tokens()
         for source in list(self.our_units):
             if source.names[0].endswith(QKV):
@@ -267,10 +272,7 @@ class _Matching:
             return
         for unit in units:
             self.kept += unit.names
-            for name in unit.names:
-                self.sources.pop(name, None)
-            if unit in self.their_units:
-                self.their_units.remove(unit)
+            self._take_out(unit)
         self.uncompared.append(
             f"Its tokens are made by {self._shapes(matrices)}, and ours by one matrix, conv_proj:"
             " what comes before block 0 is not compared."
@@ -386,10 +388,6 @@ class _Matching:
     def _ours(self, name: str) -> Unit | None:
         found = [unit for unit in self.our_units if unit.names == [name]]
         return found[0] if found else None
-
-    def _ours_begins(self, name: str) -> bool:
-        """Whether a unit of ours that begins with this parameter is not matched."""
-        return any(unit.names[0] == name for unit in self.our_units)
 
     def _is_layer(self, unit: Unit) -> bool:
         """Whether a unit is a layer that cannot be left out, or be made the identity."""

@@ -108,10 +108,11 @@ def _patch_size_seen(seen: Pass, found: Sizes) -> Sizes:
 
 def _tokens_in_a_row(seen: Pass) -> int:
     """How many tokens a row of patches makes; 0 if that is not seen."""
-    for number in seen.tokens[:1]:
-        for patches in (number - 1, number):  # with a class token, and without
-            if patches > 1 and math.isqrt(patches) ** 2 == patches:
-                return math.isqrt(patches)
+    if not seen.tokens:
+        return 0
+    for patches in (seen.tokens[0] - 1, seen.tokens[0]):  # with a class token, and without
+        if patches > 1 and math.isqrt(patches) ** 2 == patches:
+            return math.isqrt(patches)
     return 0
 
 
