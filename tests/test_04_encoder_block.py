@@ -633,6 +633,14 @@ def next_to_nothing(part: nn.Module) -> None:
         nn.init.constant_(layer.bias, 1e-12)
 
 
+def zeros_by_name(part: nn.Module) -> dict[str, Tensor]:
+    changed = {name: tensor.clone() for name, tensor in part.state_dict().items()}
+    for name in changed:
+        if name.startswith(("self_attention.out_proj", "mlp.3")):
+            changed[name].zero_()
+    return changed
+
+
 test_what_further_inputs_show = judged(
     [],
     [
@@ -640,6 +648,7 @@ test_what_further_inputs_show = judged(
         ("ablation", lambda block: {}, "two classes are needed, and what came back is of type"),
         ("layer_norm", squeezed, "output for one token of one picture must have shape (1, 1, 7)"),
         ("silence", lambda part: lambda z: z, "what came back is a function, and no block"),
+        ("silence", zeros_by_name, "what came back is of type dict, and no block"),
         ("silence", next_to_nothing, "is not zero: it holds numbers up to 1e-12"),
     ],
     [("layer_norm", of_64, "divide by 64 in mean and variance")],

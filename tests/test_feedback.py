@@ -94,6 +94,13 @@ def too_small(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return weights @ v, weights
 
 
+def bent_twice(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    scores = torch.sin(scores)
+    weights = torch.sin(scores).softmax(dim=-1)
+    return weights @ v, weights
+
+
 def without_root(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """The root is missing before a line that is right; and something else is wrong behind it."""
     scores = q @ k.transpose(-2, -1)
@@ -109,6 +116,12 @@ def test_an_expression_is_blamed_if_our_numbers_repair_it(
 ) -> None:
     told = said("attention", answer)
     assert f"in the place of what `{expression}` gives, your result is right" in told
+
+
+def test_an_expression_that_stands_in_two_lines_is_told_with_its_line() -> None:
+    assert "`torch.sin(scores)`, in the line `scores = torch.sin(scores)`, " in said(
+        "attention", bent_twice
+    )
 
 
 def test_a_right_line_behind_a_missing_step_is_not_blamed() -> None:

@@ -36,9 +36,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     returned = answer(block)
     silent = returned if isinstance(returned, nn.Module) else block
     is_block = isinstance(returned, nn.Module)
-    if callable(returned) and not is_block and not _changed(block, before):
+    if returned is not None and not is_block and not _changed(block, before):
+        kind = "a function" if callable(returned) else f"of type {type(returned).__name__}"
         raise Mistake(
-            "what came back is a function, and no block; no number of the one given was changed.",
+            f"what came back is {kind}, and no block; no number of the one given was changed.",
             "Set four of its tensors to zero in place, or return a changed copy of it.",
         )
     after = silent.state_dict()

@@ -111,7 +111,7 @@ def _differ_in_train_mode_alone(our: Call, their: Call) -> bool:
 
 def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: Call) -> str:
     """What is said of the first expression from which nothing is recognised."""
-    expression = _expression(steps[first])
+    expression = _expression(steps, steps[first])
     came_in = [step for step in steps if step.place is None]
     repairs = _repairs(steps, first, known, our, their)
     before = [(swap, name) for swap, name in repairs if swap.users]
@@ -120,7 +120,7 @@ def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: C
         parent = steps[swap.step]
         other = Step((), swap.value.shape, [], value=swap.value)
         is_related = _related(parent, [other]) != ""
-        return _into(expression, parent, name, is_related)
+        return _into(expression, _expression(steps, parent), name, is_related)
     if repairs:
         return (
             f"With our numbers in the place of what {expression} gives, your result is right: the"
@@ -216,7 +216,7 @@ def _bursting(steps: list[Step], asked: set[int], known: list[Step]) -> str:
     burst = _first_not_finite(steps, asked, known)
     if burst is None:
         return ""
-    return f"{_expression(steps[burst])} gives the first numbers that are nan or infinite."
+    return f"{_expression(steps, steps[burst])} gives the first numbers that are nan or infinite."
 
 
 def _first_not_finite(steps: list[Step], asked: set[int], known: list[Step]) -> int | None:
@@ -243,8 +243,17 @@ def _is_finite(step: Step) -> bool:
     return step.value is None or bool(step.value.isfinite().all())
 
 
-def _expression(step: Step) -> str:
-    return quoted(step.place.expression if step.place is not None else "")
+def _expression(steps: list[Step], step: Step) -> str:
+    """The quoted expression of a step, with its line where it stands in several; "" if unknown."""
+    place = step.place
+    if place is None or not place.expression:
+        return ""
+    said = quoted(place.expression)
+    asked = [other.place for other in steps if other.place is not None]
+    lines = {other.statement for other in asked if other.expression == place.expression}
+    if len(lines) > 1:
+        said += f", in the line {quoted(linecache.getline(*place.statement))},"
+    return said
 
 
 def _is_varied(value: Tensor) -> bool:
@@ -279,18 +288,18 @@ def _related(step: Step, known: list[Step]) -> str:
     return ""
 
 
-def _into(expression: str, parent: Step, name: str, is_related: bool) -> str:
+def _into(expression: str, given: str, name: str, is_related: bool) -> str:
     """What is said where another input of an expression makes the result right.
 
     Args:
         expression: the quoted expression.
-        parent: what goes into it now.
+        given: the quoted expression that gives what goes into it now; "" if it came in.
         name: what the other input is called; "" if it is a value of ours.
         is_related: whether that value is a multiple of what goes in now, or a number more.
     """
     instead, between = "one value that goes in now", "before it"
-    if parent.place is not None and parent.place.expression:
-        instead = f"what {quoted(parent.place.expression)} gives"
+    if given:
+        instead = f"what {given} gives"
         between = "in between"
     said = f"goes into {expression} in place of {instead}"
     if name:
