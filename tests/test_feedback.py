@@ -9,6 +9,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from mnist_vit.course.checking.comparing import compare
 from mnist_vit.course.checking.elsewhere import kept
 from mnist_vit.course.checking.meanings import meaning_of
 from mnist_vit.course.nb05_encoder.encoder import MyEncoder
-from mnist_vit.course.observing import blaming, looking, reacting
+from mnist_vit.course.observing import blaming, calls, looking, reacting, tracing
 from mnist_vit.course.observing.blaming import blame
 from mnist_vit.course.observing.calls import Call, alike, calls_of
 from mnist_vit.course.observing.instead_of import instead_of
@@ -116,6 +117,23 @@ def test_an_expression_is_blamed_if_our_numbers_repair_it(
 ) -> None:
     told = said("attention", answer)
     assert f"in the place of what `{expression}` gives, your result is right" in told
+
+
+def test_an_answer_that_is_slow_to_follow_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines stood in a long file; the check itself was said to be unable to compare."""
+
+    def slow(*given: Any) -> Any:
+        end = time.thread_time() + 0.2
+        while time.thread_time() < end:
+            pass
+        return asked_for(*given)
+
+    asked_for = tracing.asked_for
+    monkeypatch.setattr(tracing, "asked_for", slow)
+    monkeypatch.setattr(calls, "LIMIT", 0.1)
+    told = said("attention", too_small)
+    assert "cannot be compared" not in told
+    assert "right shape, wrong numbers: output" in told
 
 
 def test_an_expression_that_stands_in_two_lines_is_told_with_its_line() -> None:

@@ -54,8 +54,11 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
         return ""
     if _differ_in_train_mode_alone(our, their):
         return IN_TRAIN_MODE
-    with Trace(keep=True) as trace:
-        their.again()
+    try:
+        with Trace(keep=True) as trace:
+            their.again()
+    except RuntimeError:  # it takes too long while it is followed
+        return ""
     steps = trace.steps
     own = [step for step in steps if step.place is not None and step.place.expression]
     is_short = len({step.place.statement for step in own if step.place is not None}) < 2

@@ -35,7 +35,7 @@ def stopped_after(seconds: float) -> Iterator[None]:
 
     def begin(frame: FrameType, event: str, argument: Any) -> Callable | None:
         file = frame.f_code.co_filename
-        is_installed = file.startswith((PACKAGE, LIBRARY)) or "-packages" in file
+        is_installed = file.startswith((PACKAGE, LIBRARY, "<frozen ")) or "-packages" in file
         return None if is_installed else look
 
     sys.settrace(begin)

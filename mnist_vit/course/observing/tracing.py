@@ -379,19 +379,24 @@ def source_of(code: CodeType, instruction: int, line: int) -> tuple[str, int]:
     return text, first
 
 
-@functools.lru_cache(1024)
 def _statement(text: str, line: int) -> int:
     """The first line of the innermost statement that a line belongs to."""
+    around = [(last - first, first) for first, last in _statements(text) if first <= line <= last]
+    if not around:
+        return line
+    _, first = min(around)
+    return first
+
+
+@functools.lru_cache(16)
+def _statements(text: str) -> list[tuple[int, int]]:
+    """The first and the last line of each statement; a long text is read once."""
     try:
         tree = ast.parse(text)
     except SyntaxError:  # a cell with a magic
-        return line
-    found = line
-    smallest = len(text)
+        return []
+    found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or line):
-            size = (node.end_lineno or line) - node.lineno
-            if size <= smallest:
-                smallest = size
-                found = node.lineno
+        if isinstance(node, ast.stmt):
+            found.append((node.lineno, node.end_lineno or node.lineno))
     return found
