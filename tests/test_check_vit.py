@@ -499,8 +499,9 @@ NAMED = {  # the model, and what the verdict must name
     ),
     "one block, whatever the depth": (
         FourTimes,
-        r"(?s)- reuse one block.*\n- do not scale the scores.*\nIt was given 2 as the number of its"
-        r" blocks, and 4 run\..*the first value that differs is the softmax.*encoder_layer_0\.",
+        r"(?s)- reuse one block.*\n- do not scale the scores.*\nIt was given num_layers=2 for the"
+        r" number of its blocks, and 4 run\..*the first value that differs is the softmax.*"
+        r"encoder_layer_0\.",
     ),
     "one block, whatever the depth, built": (FourTimes(**TINY), "- do not scale the scores"),
     "class token last, and the mean": (
@@ -633,7 +634,7 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
     ),
     "ignored width": (
         plain(block=lambda s, d, h, m: Plain.block(s, d, h, 72)),
-        "given 48 as the width of its MLPs, and they are 72 wide",
+        "given mlp_dim=48 for the width of its MLPs, and they are 72 wide",
     ),
     "exit": (plain(forward=lambda s, x: sys.exit(3)), "SystemExit in the line"),
     "pictures mixed": (
@@ -1232,8 +1233,85 @@ class InputSize(Plain):
 def test_a_number_of_classes_that_is_ignored_is_told() -> None:
     passed, lines = judge_vit(InputSize)
     assert not passed
-    assert "It was given 5 as the number of classes, and gives 9 logits." in lines
+    assert "It was given num_classes=5 for the number of classes, and gives 9 logits." in lines
     assert "Apart from this everything is equal." in lines
+
+
+class PositionWise(Plain):
+    """The name of the MLPs begins as that of positions."""
+
+    def block(self, d, h, m):
+        parts = Plain.block(self, d, h, m)
+        parts["position_wise"] = nn.Sequential(parts.pop("fc1"), nn.GELU(), parts.pop("fc2"))
+        return parts
+
+    def layer(self, b, x):
+        x = x + self.attend(b, b.norm1(x))
+        return x + b.position_wise(b.norm2(x))
+
+
+def test_a_position_wise_mlp_is_no_table_of_positions() -> None:
+    passed, lines = judge_vit(PositionWise(**TINY), image_size=TINY["image_size"])
+    assert passed, lines
+
+
+class InOneRow(Plain):
+    """No list of blocks: layers have numbers of their own, from first to last."""
+
+    last = nn.LayerNorm
+
+    def stack(self, n, d, h, m):
+        self.msa = {}
+        for number in range(1, 2 * n, 2):
+            setattr(self, f"norm_{number}", nn.LayerNorm(d))
+            setattr(self, f"msa_{number}", nn.MultiheadAttention(d, h, batch_first=True))
+            setattr(self, f"norm_{number + 1}", nn.LayerNorm(d))
+            mlp = nn.Sequential(nn.Linear(d, m), nn.GELU(), nn.Linear(m, d))
+            setattr(self, f"mlp_{number + 1}", mlp)
+        return range(1, 2 * n, 2)
+
+    def encode(self, x):
+        for number in self.blocks:
+            z = getattr(self, f"norm_{number}").forward(x)
+            x = x + getattr(self, f"msa_{number}").forward(z, z, z)[0]
+            z = getattr(self, f"norm_{number + 1}").forward(x)
+            x = x + getattr(self, f"mlp_{number + 1}").forward(z)
+        return self.norm(x)
+
+
+def test_norms_in_one_row_belong_to_their_blocks() -> None:
+    _, lines = judge_vit(InOneRow(**TINY), image_size=TINY["image_size"], num_heads=2)
+    assert "exactly this when you leave LayerNorm's eps at torch's default" in lines[0]
+
+
+class WithoutNumbers(InOneRow):
+    """The norms have letters."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name.translate(LETTERS) if "norm_" in name else name, value)
+
+    def __getattr__(self, name):
+        return super().__getattr__(name.translate(LETTERS) if "norm_" in name else name)
+
+
+LETTERS = str.maketrans("123456", "abcdef")
+
+
+def test_parts_that_are_not_recognised_are_not_said_to_lack() -> None:
+    said = "\n".join(judge_vit(WithoutNumbers(**TINY), image_size=8, num_heads=2)[1])
+    assert "Not matched with each other: of ours encoder.layers.encoder_layer_0.ln_1.wei" in said
+    assert "norm_a.weight (6,)" in said
+    assert "lacks" not in said
+
+
+def for_conf(dim, patch_dim=4, hidden_dim=48, num_layers=3, num_heads=4, num_classes=7):
+    return Plain(24, patch_dim, num_layers, num_heads, hidden_dim, 72, num_classes)
+
+
+def test_an_argument_is_named_that_may_be_another_size() -> None:
+    """The side of the pictures is called dim, so that hidden_dim seems to be that of the MLPs."""
+    _, lines = judge_vit(for_conf, image_size=24)
+    assert any("It was given hidden_dim=48 for the width of its MLPs" in line for line in lines)
 
 
 class OwnWidth(Plain):

@@ -23,7 +23,8 @@ def blocks_in(shapes: dict[str, Shape], num_layers: int) -> dict[str, int]:
     """Which block a parameter belongs to.
 
     Lists with ``num_layers`` parts that are alike hold blocks, or a part of each; one of them holds
-    several matrices. Of lists in lists the outermost counts.
+    several matrices. Of twice as many norms each block has two; one more is the last norm. Of lists
+    in lists the outermost counts.
     """
     places = sorted(_numbered_parts(shapes), key=lambda place: place[1].count("."))
     members: dict[str, dict[int, list[Shape]]] = defaultdict(lambda: defaultdict(list))
@@ -37,6 +38,11 @@ def blocks_in(shapes: dict[str, Shape], num_layers: int) -> dict[str, int]:
         if len(alike) == num_layers:
             found.setdefault(name, alike.index(number))
             most = max(most, sum(len(shape) > 1 for shape in parts[number]))
+        are_norms = all(len(shape) == 1 for shape in parts[number])
+        if are_norms and num_layers > 1 and len(alike) in (2 * num_layers, 2 * num_layers + 1):
+            block = alike.index(number) // 2
+            if block < num_layers:
+                found.setdefault(name, block)
     return found if most > 1 else {}
 
 

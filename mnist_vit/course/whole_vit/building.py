@@ -214,7 +214,7 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
         found |= {"num_classes": NO_HEAD, "representation_size": None}
     are_rms = rms_norms(model, seen, found["hidden_dim"])
     takes = "representation_size" in given
-    ignored = f"{_plain_lists(model)} {_ignored(told, found, seen.outputs)}".strip()
+    ignored = f"{_plain_lists(model)} {_ignored(given, found, seen.outputs)}".strip()
     return Built(model, found, seen, takes, set_eps(model), are_rms, ignored, said)
 
 
@@ -228,22 +228,29 @@ def _told(given: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _ignored(told: dict[str, Any], found: dict[str, Any], outputs: int) -> str:
-    """Sentences on sizes that a model was given and has not; "" if there are none."""
+def _ignored(given: dict[str, Any], found: dict[str, Any], outputs: int) -> str:
+    """Sentences on sizes that a model was given and has not; "" if there are none.
+
+    Each names the argument: the check may take it for something that it is not.
+    """
     said = []
-    wide = told.get("mlp_dim", found["mlp_dim"])
-    if wide != found["mlp_dim"]:
+    for own, name in _meanings(given).items():
+        if name not in ("mlp_dim", "num_layers", "num_classes") or given[own] == found[name]:
+            continue
+        was_given = f"It was given {own}={given[own]}"
+        if name == "mlp_dim":
+            said.append(f"{was_given} for the width of its MLPs, and they are {found[name]} wide.")
+        elif name == "num_layers":
+            said.append(f"{was_given} for the number of its blocks, and {found[name]} run.")
+        elif found[name] == outputs:
+            said.append(f"{was_given} for the number of classes, and gives {outputs} logits.")
+    ratio = given.get("mlp_ratio")
+    width = found["hidden_dim"]
+    if ratio is not None and round(ratio * width) != found["mlp_dim"]:
         said.append(
-            f"It was given {wide} as the width of its MLPs, and they are {found['mlp_dim']} wide."
+            f"It was given mlp_ratio={ratio}, and its MLPs are {found['mlp_dim']} wide, where its"
+            f" tokens have {width} numbers."
         )
-    deep = told.get("num_layers", found["num_layers"])
-    if deep != found["num_layers"]:
-        said.append(
-            f"It was given {deep} as the number of its blocks, and {found['num_layers']} run."
-        )
-    classes = told.get("num_classes", found["num_classes"])
-    if classes != found["num_classes"] == outputs:
-        said.append(f"It was given {classes} as the number of classes, and gives {outputs} logits.")
     return " ".join(said)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .blocks import Shape, blocks_in, shapes_of
 from .building import Built, listed
-from .passing import Pass, tensors_of
+from .passing import Pass, of_positions, tensors_of
 
 CHANNELS_LAST = "(p p c)"  # patches are flattened with the channels last
 PLAIN_PRODUCT = "x @ W"  # matrices are used as they are, and not transposed as in nn.Linear
@@ -328,7 +328,7 @@ class _Matching:
         for unit in units:
             rows, width = (*unit.shape, 0, 0)[:2]
             lacking = table.shape[0] - rows  # a row for the class token, perhaps
-            if "pos" in unit.names[0] and width == table.shape[1] and lacking <= 1:
+            if of_positions(unit.names[0]) and width == table.shape[1] and lacking <= 1:
                 self._give(unit, table, rows=(lacking, table.shape[0]) if lacking > 0 else None)
                 return
 

@@ -1,5 +1,6 @@
 """One forward pass of a model, observed: what it uses, in which order, and how often."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -36,6 +37,9 @@ DRAWN = (
     "bernoulli",
     "bernoulli_",
 )
+
+
+OTHER_POS = re.compile("position_?wise|compos|transpos")  # no positions
 
 
 @dataclass
@@ -102,6 +106,11 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
         if not tensor.is_floating_point() or tensor.numel() == 0:
             del found[name]
     return found
+
+
+def of_positions(name: str) -> bool:
+    """Whether a tensor's name says that it holds positions; a position-wise MLP holds none."""
+    return "pos" in OTHER_POS.sub("", name)
 
 
 def observed(model: nn.Module, pictures: Tensor) -> Pass:

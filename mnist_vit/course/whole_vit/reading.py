@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checking import Mistake, random
-from .passing import Pass, observed, tensors_of
+from .passing import Pass, observed, of_positions, tensors_of
 from .running import run
 
 NEEDED = (
@@ -146,7 +146,7 @@ def _side(value: Any) -> int:
 
 def _patches(model: nn.Module, known: Sizes) -> Sizes:
     """Sizes from the projection of the patches: a convolution, or else the first matrix."""
-    parameters = {name: p for name, p in model.named_parameters() if "pos" not in name}
+    parameters = {name: p for name, p in model.named_parameters() if not of_positions(name)}
     for parameter in parameters.values():
         if parameter.dim() == 4:
             hidden_dim, in_channels, patch_size, _ = parameter.shape
@@ -180,7 +180,7 @@ def _image_sizes(model: nn.Module, found: Sizes) -> list[int]:
     rows = [0]
     rows_of_tokens = [0]
     for name, tensor in tensors_of(model).items():
-        if "pos" in name and tensor.dim() > 1:
+        if of_positions(name) and tensor.dim() > 1:
             rows.append(tensor.shape[-2])
             if tensor.shape[-1] == found.get("hidden_dim"):
                 rows_of_tokens.append(tensor.shape[-2])
@@ -221,7 +221,7 @@ def _matrices(model: nn.Module, seen: Pass) -> Iterator[Matrix]:
     tensors: dict[str, Tensor] = tensors_of(model)
     for name in seen.order:
         shape = tuple(tensors[name].shape)
-        if len(shape) == 2 and min(shape) > 1 and "pos" not in name:
+        if len(shape) == 2 and min(shape) > 1 and not of_positions(name):
             yield name, shape[::-1] if name in seen.multiplied else shape
 
 

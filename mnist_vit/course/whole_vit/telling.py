@@ -89,12 +89,25 @@ def about_parameters(trial: Trial) -> list[str]:
     if not trial.able:
         return _another_kind(trial)
     lines = [trial.ignored] if trial.ignored else []
-    if trial.missing:
-        lines.append(f"Ours has, yours lacks: {_shapes(trial.missing, trial.our_shapes)}.")
+    return [*lines, *_unmatched(trial), *_parts(trial)]
+
+
+def _unmatched(trial: Trial) -> list[str]:
+    """Parameters of ours and of theirs that have no counterpart.
+
+    Where some have the same shape, they may be the same parts, which were not recognised.
+    """
+    lines = []
+    missing = _shapes(trial.missing, trial.our_shapes)
     extra = _extra(trial)
+    shapes = {trial.their_shapes[name] for name in trial.extra}
+    if any(trial.our_shapes[name] in shapes for name in trial.missing):
+        return [f"Not matched with each other: of ours {missing}; of yours {extra}."]
+    if missing:
+        lines.append(f"Ours has, yours lacks: {missing}.")
     if extra:
         lines.append(f"Yours has, ours lacks: {extra}.")
-    return [*lines, *_parts(trial)]
+    return lines
 
 
 def _extra(trial: Trial) -> str:
@@ -114,11 +127,7 @@ def _extra(trial: Trial) -> str:
 
 def _another_kind(trial: Trial) -> list[str]:
     """Models that are not compared any further."""
-    ours = _shapes(trial.missing, trial.our_shapes)
-    lines = [f"Ours has, yours lacks: {ours}."]
-    if trial.extra:
-        lines.append(f"Yours has, ours lacks: {_extra(trial)}.")
-    lines.append("They are not compared any further.")
+    lines = [*_unmatched(trial), "They are not compared any further."]
     names = " ".join(trial.their_shapes)
     kinds = [words for pattern, words in KINDS.items() if re.search(pattern, names)]
     different = {re.sub(r"\d+", "", name) for name in [*trial.missing, *trial.extra]}
