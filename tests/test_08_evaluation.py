@@ -54,7 +54,7 @@ def reliability_by_loop(
 def enlarged_by_torchvision(images: Tensor, size: int) -> Tensor:
     """Another bicubic curve (Pillow's): not what was asked for."""
     large = resize(images[:, None] / 16, [size, size], InterpolationMode.BICUBIC, antialias=True)
-    return F.pad(255 * large.clamp(0, 1), 4 * [(28 - size) // 2]).to(torch.uint8)
+    return F.pad((255 * large.clamp(0, 1)).round(), 4 * [(28 - size) // 2]).to(torch.uint8)
 
 
 def enlarged_one_by_one(images: Tensor, size: int) -> Tensor:
@@ -62,7 +62,7 @@ def enlarged_one_by_one(images: Tensor, size: int) -> Tensor:
     a = 14 - size // 2
     for picture, small in zip(made, images, strict=True):
         large = F.interpolate(small[None, None] * 255 / 16, (size, size), mode="bicubic")[0]
-        picture[:, a : a + size, a : a + size] = large.clamp(0, 255)
+        picture[:, a : a + size, a : a + size] = large.clamp(0, 255).round()
     return made
 
 
@@ -863,6 +863,7 @@ test_nothing_false_is_told = told_without(
         ),
         ("confusion", in_itself, "or more often than Python allows", ""),
         ("enlarge", {".round()": ".ceil()"}, "or round up, as ceil() does", ""),
+        ("enlarge", {".round()": ""}, "you do not round: .to(torch.uint8) cuts off what", ""),
         (
             "enlarge",
             one_picture_as_a_list,

@@ -1255,6 +1255,29 @@ def test_a_position_wise_mlp_is_no_table_of_positions() -> None:
     assert passed, lines
 
 
+class GatedMLP(Plain):
+    """The first matrix makes twice what the second takes."""
+
+    def block(self, d, h, m):
+        return Plain.block(self, d, h, m) | {"fc1": nn.Linear(d, 2 * m)}
+
+    def layer(self, b, x):
+        x = x + self.attend(b, b.norm1(x))
+        gate, value = b.fc1(b.norm2(x)).chunk(2, dim=-1)
+        return x + b.fc2(gate.sigmoid() * value)
+
+
+class OneLayerMLP(Plain):
+    def block(self, d, h, m):
+        return Plain.block(self, d, h, m) | {"fc2": nn.Identity(), "fc1": nn.Linear(d, d)}
+
+
+@pytest.mark.parametrize("model", [GatedMLP, OneLayerMLP])
+def test_other_mlps_are_not_compared(model: type) -> None:
+    _, lines = judge_vit(model(**TINY), image_size=TINY["image_size"])
+    assert "no MLPs of two matrices, of which the second takes just the numb" in lines[0]
+
+
 class InOneRow(Plain):
     """No list of blocks: layers have numbers of their own, from first to last."""
 

@@ -42,9 +42,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(found, Tensor) and found.dtype == torch.uint8:
             found = found.float()
         yield f"pictures enlarged to {size}", found
-    # 16 in place of 255 / 16 is a difference of one grey level, less than another way to round
-    found = answer(torch.full((1, 8, 8), 15.0), 28)
-    yield "the grey of an even picture of 15 of 16", int(found.max())
+    # 16 in place of 255 / 16 is a difference of one grey level, and so is a number that is not
+    # rounded: less than another way to round
+    for grey in (15, 1):
+        found = answer(torch.full((1, 8, 8), float(grey)), 28)
+        yield f"the grey of an even picture of {grey} of 16", int(found.max())
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -170,6 +172,11 @@ SLIPS = (
         {WHITE: "(16 * images.new_tensor(16) * large.clamp(0, 1)).round().to(torch.uint8)"},
         "multiply by 256 in all",
         "White becomes 256, which uint8 turns into 0. White is 255",
+    ),
+    Slip(
+        {".round()": ""},
+        "do not round: .to(torch.uint8) cuts off what is behind the point",
+        "1 of 16 is 15.94, and 16 when it is rounded: .round() before .to(torch.uint8)",
     ),
     Slip({"255 * ": ""}, "leave out the factor 255", "MNIST's white is 255, and 1 is nearly black"),
     Slip(

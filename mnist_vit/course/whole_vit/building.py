@@ -197,11 +197,11 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
     except Mistake as mistake:
         raise Mistake(f"{mistake}{said}") from None
     lacking = needed_sizes(found)
-    if {"num_layers", "mlp_dim"} <= set(lacking) and seen.order:
+    if "mlp_dim" in lacking and seen.order:
         raise Mistake(
             "this is no Vision Transformer that can be compared: in its forward pass there are no"
-            " MLPs of two matrices, which widen the tokens and make them narrow again. Convolutions"
-            " are not looked at."
+            " MLPs of two matrices, of which the second takes just the numbers that the first"
+            " gives, and makes them a token again. Convolutions and gated MLPs are not looked at."
         )
     if lacking:
         call = ", ".join(f"{name}=…" for name in lacking)

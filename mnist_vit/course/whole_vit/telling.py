@@ -1,6 +1,7 @@
 """What is said of a model: its differences from ours, or what is seen of one without a name."""
 
 import re
+from collections import defaultdict
 from contextlib import suppress
 
 import torch
@@ -95,19 +96,28 @@ def about_parameters(trial: Trial) -> list[str]:
 def _unmatched(trial: Trial) -> list[str]:
     """Parameters of ours and of theirs that have no counterpart.
 
-    Where some have the same shape, they may be the same parts, which were not recognised.
+    Where modules have the same shapes, they may be the same parts, which were not recognised.
     """
     lines = []
     missing = _shapes(trial.missing, trial.our_shapes)
     extra = _extra(trial)
-    shapes = {trial.their_shapes[name] for name in trial.extra}
-    if any(trial.our_shapes[name] in shapes for name in trial.missing):
+    ours = _by_module(trial.missing, trial.our_shapes)
+    theirs = _by_module(trial.extra, trial.their_shapes)
+    if any(shapes in theirs.values() for shapes in ours.values()):
         return [f"Not matched with each other: of ours {missing}; of yours {extra}."]
     if missing:
         lines.append(f"Ours has, yours lacks: {missing}.")
     if extra:
         lines.append(f"Yours has, ours lacks: {extra}.")
     return lines
+
+
+def _by_module(names: list[str], shapes: dict[str, tuple]) -> dict[str, list[tuple]]:
+    """The shapes of these parameters, by the module that they belong to."""
+    found = defaultdict(list)
+    for name in names:
+        found[name.rpartition(".")[0]].append(shapes[name])
+    return found
 
 
 def _extra(trial: Trial) -> str:
