@@ -53,7 +53,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 f"the tensor {changed[0]} that came in is changed."
                 if len(changed) == 1
                 else "the tensors weight and bias that came in are changed.",
-                "Make new ones, as weight - … does: weight -= … writes into the old one.",
+                "Make new ones, as weight - … does: weight -= … writes into the old one,"
+                " also by weight.detach() or weight.data, which share its numbers.",
             )
 
 

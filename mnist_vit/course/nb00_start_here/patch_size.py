@@ -97,8 +97,8 @@ SLIPS = (
     ),
     Slip(
         {FITS: "tokens <= budget"},
-        "count the tokens",
-        "Each of them has a score for each, itself included",
+        "compare the number of tokens, or of patches, with the budget",
+        "The budget is one of scores: each token has a score for each, itself included",
     ),
     Slip(
         {TOKENS: "side + 1"},

@@ -103,6 +103,21 @@ SLIPS = (
         f"{TURNED}; and the first bias is multiplied by W_2: b = W_2 @ b_1 + b_2",
     ),
     Slip(
+        {W: "W = W_1 @ W_2", B: "b = b_1 @ W_2 + b_2"},
+        "multiply as for x W_1 W_2, where matrices stand the other way round",
+        f"{TURNED}, and the first bias is multiplied by W_2, W_2 @ b_1",
+    ),
+    Slip(
+        {W: "W = (W_1 @ W_2).T"},
+        "multiply W_1 @ W_2 and turn the product round",
+        TURNED,
+    ),
+    Slip(
+        {W: "W = (W_1 @ W_2).T", B: "b = b_1 @ W_2 + b_2"},
+        "multiply W_1 @ W_2 and turn the product round, and multiply the bias from the left",
+        f"{TURNED}, and the first bias is multiplied by W_2, W_2 @ b_1",
+    ),
+    Slip(
         {B: "b = b_1 + b_2"},
         "add the two biases",
         "The first one is multiplied by W_2 before: b = W_2 @ b_1 + b_2",

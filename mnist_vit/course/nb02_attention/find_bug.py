@@ -333,7 +333,8 @@ SLIPS = (
         Slip(
             {'return "softmax over queries"': f'return "{name}"'},
             f'say "{name}" of weights whose rows do not sum to 1',
-            "In a head with a softmax over the queries columns of weights sum to 1 instead",
+            "In a head with a softmax over the queries columns of weights sum to 1 instead, but for"
+            " rounding: compare with a tolerance, as torch.allclose(…, atol=1e-5) does",
         )
         for name in ("w_q twice", "no root", "keys gathered")
     ),

@@ -145,8 +145,8 @@ SLIPS = (
     Slip(
         {ROLL: "clone()"},
         "let every patch look at itself",
-        "The query of patch i must have its largest score with the key of patch i − 1: where the"
-        " queries are the plain identity, patch i is found by place i + 1",
+        "The query of patch i must have its largest score with the key of patch i − 1. With the"
+        " identity as W_Q, the 1 in row i of W_K must stand at place i + 1",
     ),
     Slip(
         {"100 * ": "-100 * "},

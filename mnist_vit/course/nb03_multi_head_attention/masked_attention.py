@@ -354,7 +354,22 @@ SLIPS = (
         {EMPTY: "pass"},
         "keep the nan of a query that may look nowhere",
         "For such a query 0 is divided by 0, by the softmax of a row of -inf as by the sum of"
-        " weights that are all 0. Its weights must be 0",
+        " weights that are all 0. Its weights must be 0, and nan · 0 is nan: masked_fill(~mask, 0)"
+        " overwrites them",
+    ),
+    Slip(
+        {EMPTY: "pass", "x = weights @ v": "x = (weights @ v).nan_to_num()"},
+        "turn the nan of the output into 0, and leave it in the weights",
+        "The weights come back, too. Set them to 0 right after the softmax, masked_fill(~mask, 0):"
+        " then nothing behind them is nan",
+    ),
+    Slip(
+        {
+            "if mask is not None:\n            scores": "if True:\n            scores",
+            "if mask is not None:\n            #": "if True:\n            #",
+        },
+        "use the mask without asking whether there is one",
+        "Its default is None, everywhere may be looked at: if mask is not None",
     ),
     Slip(
         {FILL: "scores = scores.masked_fill(~mask, -1e9)", EMPTY: "pass"},
