@@ -587,7 +587,16 @@ def of_the_mean_bound(linear: nn.Linear) -> None:
     nn.init.normal_(linear.bias, std=1e-6)
 
 
+@torch.no_grad()
+def in_train_mode_alone(block: nn.Module, x: Tensor) -> str:
+    block.train()
+    if not (block(x) == 0).any():
+        return "no second dropout"
+    return "drops in eval mode" if (block(x) != block(x)).any() else "right"
+
+
 SAID: list[tuple[str, Any, str]] = [
+    ("examine", in_train_mode_alone, "of a block that it ran in train mode alone. Call block.eval"),
     ("absolute", lambda: hinges(3.0, 1), "which lie between -0.8 and 0.8."),
     ("absolute", lambda: hinges(3.0, 1), "Follow x = "),
     (

@@ -468,7 +468,23 @@ def test_a_tensor_that_nobody_has_filled_is_not_blamed() -> None:
     assert "empty_like" not in told
 
 
+@torch.no_grad()
+def weights_first(head: nn.Module, x: Tensor) -> str:
+    weights, output = head(x)  # it is the other way round
+    if not torch.allclose(weights.sum(dim=-1), torch.ones(x.shape[:2]), atol=1e-5):
+        return "softmax over queries"
+
+    class Exchanged(nn.Module):
+        w_q, w_k, w_v = head.w_q, head.w_k, head.w_v
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return output, weights
+
+    return EXERCISES["find_bug"].answer(Exchanged(), x)
+
+
 SAID: list[tuple[str, Any, str]] = [
+    ("find_bug", weights_first, "It names heads that return the weights first, and then the out"),
     ("find_bug", by_sharp_rows, "not where the rows of its weights are even. Rows can be sharp"),
     ("head", WithoutBiasOfKeys, "No line of yours uses w_k.bias."),
     ("find_bug", exchanging_two_names, "The two names, or the two comparisons, are exchanged"),

@@ -347,7 +347,15 @@ def width_of_pre_logits(model: nn.Module, *given: Any) -> nn.Module:
 
 
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
+
+
+def with_mixed_numbers(position: Tensor, rows: int, columns: int) -> Tensor:
+    grid = position[:, :-1].reshape(1, columns, rows, -1).transpose(2, 3)
+    return torch.cat([position[:, -1:], grid.reshape(position[:, :-1].shape)], dim=1)
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("token_order", with_mixed_numbers, "holds numbers of several positions. A position is a row"),
     (
         *edited("two_rates", (COPY, "pass"), ("AdamW", "Adam")),
         "of model, and should leave model as it is. Whoever called it may still need it",

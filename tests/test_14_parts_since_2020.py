@@ -145,7 +145,16 @@ RIGHT: list[tuple[str, Any]] = [
     ("swiglu", lambda x, gate, value, out: (F.silu(x @ gate.T) * (x @ value.T)) @ out.T),
     ("rms_norm", lambda x, weight, eps: weight * x * (x.pow(2).mean(-1, True) + eps).pow(-0.5)),
 ]
+
+
+def turned_by_two_plus(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    a, b = x[..., 0::2], x[..., 1::2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack([a * cos - b * sin, a * cos + b * sin], dim=-1).flatten(-2)
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("rotate", turned_by_two_plus, "The first number of each pair is right, and the second is not"),
     (
         "shares",
         python_sum_over_registers,

@@ -103,7 +103,7 @@ SLIPS = (
     Slip(
         {BIAS: "bias"},
         "leave the bias where it was",
-        "It has a gradient too. By hand it is the sum of the errors, probabilities minus one-hot"
+        "It has a gradient too. By hand it is the mean of the errors, probabilities minus one-hot"
         " labels, over the digits, dim=0: over the classes they sum to 0",
     ),
     Slip({WEIGHT: "weight"}, "leave the weight where it was", "It has a gradient too"),

@@ -391,7 +391,22 @@ def notice(answer: Any) -> Mistake | None:
             "All have the same layers: what tells them apart is what they give. Call the block, and"
             " compare its outputs.",
         )
-    return _written_over(answer, first)
+    return _in_train_mode(answer, first) or _written_over(answer, first)
+
+
+def _in_train_mode(answer: Any, kind: str) -> Mistake | None:
+    """Whether a block is said to drop in eval mode that was run in train mode alone."""
+    block = _other_blocks()[kind]
+    modes = []
+    block.register_forward_pre_hook(lambda module, _: modes.append(module.training))
+    name = answer(block, random(3, 6, 20, seed=7))
+    if name != "drops in eval mode" or not modes or not all(modes):
+        return None
+    return Mistake(
+        f'It says "{name}" of a block that it ran in train mode alone.',
+        "Call block.eval() before that test. What a test has set stays, so each one begins with"
+        " the mode that it needs.",
+    )
 
 
 def _written_over(answer: Any, kind: str) -> Mistake | None:

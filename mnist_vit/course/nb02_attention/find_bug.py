@@ -132,6 +132,14 @@ class _Odd(BrokenHead):
         return weights @ self.w_v(x), weights
 
 
+class _Exchanged(BrokenHead):
+    """Returns the weights first, and then the output."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        output, weights = super().forward(x)
+        return weights, output
+
+
 def _made(kind: type[BrokenHead], bug: str, size: int, factor: float = 2.0) -> BrokenHead:
     """A head on tokens of 6 numbers, whose queries and keys are larger by a factor."""
     head = kind(bug, 6, size)
@@ -192,7 +200,12 @@ def more(answer: Any) -> list[Any]:
 
 def notice(answer: Any) -> Mistake | None:
     """What other heads show of a wrong name."""
-    return _of_a_right_head(answer) or _of_no_weights(answer) or _of_another_root(answer)
+    return (
+        _of_exchanged_results(answer)
+        or _of_a_right_head(answer)
+        or _of_no_weights(answer)
+        or _of_another_root(answer)
+    )
 
 
 def _of_no_weights(answer: Any) -> Mistake | None:
@@ -233,6 +246,17 @@ def _of_a_right_head(answer: Any) -> Mistake | None:
             " that such a head has, softmax(q kᵀ), not divided: all of them, closely, atol=1e-5.",
         )
     return _of_sharp_rows(answer)
+
+
+def _of_exchanged_results(answer: Any) -> Mistake | None:
+    """Whether all names are right of heads that return the weights first."""
+    for bug in BrokenHead.BUGS:
+        if answer(_made(_Exchanged, bug, 4), random(2, 4, 6, seed=61)) != bug:
+            return None
+    return Mistake(
+        "It names heads that return the weights first, and then the output.",
+        "A head returns the output first: output, weights = head(x).",
+    )
 
 
 def _of_exchanged_names(answer: Any) -> Mistake | None:

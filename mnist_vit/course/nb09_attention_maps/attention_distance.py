@@ -148,8 +148,8 @@ SLIPS = (
         },
         "mix up who looks and what is looked at",
         (
-            "The patch that asks is the row of weights, dim=-2, and what it looks at the column,"
-            " dim=-1: divide each row by its sum, and add up along it"
+            "Patches that ask stand along dim=-2, and those that are looked at along dim=-1: divide"
+            " by sum(dim=-1), and add up along this axis, too"
         ),
     ),
     Slip(

@@ -21,7 +21,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """Where seven numbers go."""
+    """Whether the numbers of a position stay together, and where seven positions go."""
+    pairs = answer(torch.arange(7.0)[None, :, None].repeat(1, 1, 2), 2, 3)
+    if pairs.shape == (1, 7, 2) and not torch.equal(pairs[..., 0], pairs[..., 1]):
+        return Mistake(
+            "A row of what you return holds numbers of several positions.",
+            "A position is a row of d numbers, which stay together. Of (1, columns, rows, d) the"
+            " axes 1 and 2 change places, and the last one stays.",
+        )
     made = answer(torch.arange(7.0)[None, :, None], 2, 3)
     if made.shape != (1, 7, 1):
         return Mistake(

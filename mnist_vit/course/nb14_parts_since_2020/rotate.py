@@ -38,12 +38,22 @@ def notice(answer: Any) -> Mistake | None:
     found = ", ".join(f"{round(one, 3) + 0.0:g}" for one in made)
     if found == "-2, 1, 3, 4":
         return _noticed_places(answer)
-    known = _turned(answer)
+    known = _turned(answer) or _right_half(made)
     return Mistake(
         f"Of the token 1, 2, 3, 4 and the angles of a quarter turn and 0 you make {found}.{known}",
         "It should be -2, 1, 3, 4: the pair (1, 2) becomes (-2, 1), the pair (3, 4) stays, and"
         " every number is at its place.",
     )
+
+
+def _right_half(made: list[float]) -> str:
+    """That the first or the second number of each pair is right; "" if none is."""
+    expected = [-2.0, 1.0, 3.0, 4.0]
+    for begin, right, wrong in ((0, "first", "second"), (1, "second", "first")):
+        pairs = zip(made[begin::2], expected[begin::2], strict=False)
+        if len(made) == 4 and all(abs(got - one) < 1e-3 for got, one in pairs):
+            return f" The {right} number of each pair is right, and the {wrong} is not."
+    return ""
 
 
 def _turned(answer: Any) -> str:
