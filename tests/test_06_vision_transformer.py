@@ -930,6 +930,11 @@ test_nothing_false_is_told = told_without(
         ("registers", BufferedRegisters, "register_tokens does not ask", "requires_grad=False"),
         ("registers", {"self.heads(": "self.heads.head("}, "the class head has two layers", ""),
         ("rectangular", FrozenPositions, "encoder.pos_embedding does not ask", "makes one that"),
-        ("first_difference", with_the_suspects_weights, "both hold the weights of `right`", ""),
+        (
+            "first_difference",
+            with_the_suspects_weights,
+            "load the suspect's weights into a copy of `right`",
+            "after every number",
+        ),
     ]
 )

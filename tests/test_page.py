@@ -163,7 +163,11 @@ def test_a_test_that_no_right_model_passes_finds_nothing(judged) -> None:
         (
             [("weights.mean(dim=1) if average_attn_weights else weights", "weights")],
             "self_attention: with query, key and value alone, all three different, the tensor of"
-            " weights must have shape (2, 5, 5), but has (2, 2, 5, 5) (rule 9)",
+            " weights must have shape (3, 5, 5), but has (3, 2, 5, 5) (rule 9)",
+        ),
+        (
+            [("weights.mean(dim=1) if average", "weights.mean(dim=0) if average")],
+            " weights must have shape (3, 5, 5), but has (2, 5, 5) (rule 9)",
         ),
         (
             [

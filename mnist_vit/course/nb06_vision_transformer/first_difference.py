@@ -252,6 +252,12 @@ SLIPS = (
         "Load the right model's weights into the suspect first",
     ),
     Slip(
+        {LOAD: ("right = copy.deepcopy(right)\n    right.load_state_dict(suspect.state_dict())")},
+        "load the suspect's weights into a copy of `right`, and not those of `right` into the"
+        " suspect",
+        "Both must hold the weights of `right`: suspect.load_state_dict(right.state_dict())",
+    ),
+    Slip(
         {TEST: "if torch.allclose(a[name], b[name], atol=1e-4):"},
         "return the first part that is equal",
         "The first part that is *not* close is asked for",
