@@ -157,6 +157,19 @@ def sharp(border: int, detail: Callable[[Tensor], Tensor]) -> Callable[[Tensor, 
     return answer
 
 
+def sharp_in_rows(border: int) -> Callable[[Tensor, Tensor], bool]:
+    """An answer that compares neighbours in a row only."""
+
+    def answer(changed: Tensor, images: Tensor) -> bool:
+        found = []
+        for batch in (changed, images):
+            x = F.pad(batch, (-border,) * 4)
+            found.append((x[..., 1:] - x[..., :-1]).square().mean())
+        return bool(0.75 < found[0] / found[1] < 1.25)
+
+    return answer
+
+
 def picture_by_picture(changed, images):
     pairs = zip(changed, images, strict=True)
     sharp_enough = sharp(4, lambda x: x.square().mean())
@@ -584,6 +597,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("reliability", reliability_with_none, "share must both be nan: float('nan')"),
     ("coin", lambda b, c: exact_chance(b, c) * (b + c) / (b + c), "for 0 to 0 your code divides"),
+    ("as_sharp", sharp_in_rows(0), "neighbours in a column must count, too"),
     ("as_sharp", over_channels, "of one with three channels and itself True"),
     (
         "as_sharp",
@@ -655,6 +669,7 @@ NAMED: list[tuple[str, Any, str]] = [
     ("as_sharp", sharp(5, lambda x: x.square().mean()), "leave out five pixels on each side"),
     ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 2), "square the mean of the absolute"),
     ("enlarge", enlarged_by_torchvision, "interpolate with antialias=True, as torchvision's"),
+    ("as_sharp", sharp_in_rows(4), "look at neighbours in a row only"),
     ("as_sharp", sharp_by_variance, "take the variance of the differences"),
     ("as_sharp", sharp_by_sums, "add up all squares"),
     ("better_model", better_with_tensors, "give the coin tensors"),

@@ -632,9 +632,13 @@ WRONG: list[tuple[str, Any, str]] = [
     ("integrate", integrate_picture_by_picture, "of 2 images, gradient_at was given 1 picture. It"),
     ("integrate", integrate_in_one_batch, "of 2 images, gradient_at was given 6 pictures"),
     ("integrate", integrate_between_both_ends, "0, 0.333, 0.667, 1. Take it in the middles"),
-    ("patch", patch_frozen, "should not be 'which parameters ask for gradients'"),
+    ("patch", patch_frozen, "model: which parameters ask for gradients. It should be nothing"),
     ("patch", keep_a_handle, "After one call of your function the model has 1 forward hook"),
-    ("patch", keep_a_handle, "on the model after three calls should not be '3 forward hooks'. Aft"),
+    (
+        "patch",
+        keep_a_handle,
+        "model after three calls: 3 forward hooks. It should be nothing. After",
+    ),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden.flip(0)), ""),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden).log_softmax(dim=1), ""),
     ("hide", hide_and_close, "Put back what you change in `finally`, which runs"),
@@ -701,7 +705,7 @@ NAMED: list[tuple[str, Any, str]] = [
 test_answers = judged(RIGHT, WRONG, NAMED)
 
 
-LEFT = "what is left behind after an exception should not be"
+LEFT = "what is left behind after an exception: "
 
 
 @pytest.mark.parametrize(

@@ -1288,11 +1288,14 @@ def test_a_weight_of_another_shape_is_told_by_what_its_layer_takes_and_gives() -
     assert sizes in judge(check.EXERCISES["mlp_block"], Block).instead
 
 
-def test_a_wrong_value_in_a_list_is_told_with_its_place() -> None:
+def test_a_wrong_verdict_is_told_with_its_case_and_with_the_right_one() -> None:
     def split(left: Tensor, size: int, cut: int) -> tuple[Tensor, Tensor]:
         return left + size <= cut, left + size > cut
 
-    assert "number 1 of 11, should not be True" in said("split_by_region", split)
+    told = said("split_by_region", split)
+    assert (
+        '"held out" with the line at 10 should be False, and is True, for columns 9 to 12.' in told
+    )
 
 
 def test_options_that_do_not_reach_the_parent_are_told() -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .tools import Figures, describe
+from .tools import Figures, describe, shortened
 
 NAMED = 3  # values that are named in the praise
+NOTHING = ("nothing", "none")  # what is expected where an answer should leave nothing behind
 
 
 def compare(what: str, got: Any, expected: Any, tolerance: float) -> str | None:
@@ -96,11 +97,13 @@ def _told_apart(right: float, found: float) -> tuple[str, str]:
 
 
 def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str | None:
-    """Compare numbers, texts and lists of them."""
+    """Compare numbers, texts, and lists and dicts of them."""
     if isinstance(got, Tensor) and got.requires_grad and _is_number(expected):
         return f"{what} must be a number, but is a tensor that still holds its graph."
     if isinstance(got, Tensor | np.generic) and got.ndim == 0:
         got = got.item()
+    if isinstance(expected, dict):
+        return _compare_cases(what, got, expected)
     if isinstance(expected, list | tuple):
         return _compare_lists(what, got, expected, tolerance)
     if _is_number(expected):
@@ -109,7 +112,24 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
         equal = _is_near(got, expected, tolerance)
     else:
         equal = type(got) is type(expected) and got == expected
-    return None if equal else f"{what} should not be {describe(got)}."
+    if equal:
+        return None
+    if isinstance(got, bool) and isinstance(expected, bool):
+        return f"{what} should be {expected}, and is {got}."
+    if isinstance(got, str) and expected in NOTHING:
+        return f"{what}: {shortened(got)}. It should be {expected}."
+    return f"{what} should not be {describe(got)}."
+
+
+def _compare_cases(what: str, got: Any, expected: dict[str, Any]) -> str | None:
+    """Compare what is said of several cases, which have names; both words are told."""
+    if not isinstance(got, dict) or got.keys() != expected.keys():
+        return f"{what} must be given for {len(expected)} cases."
+    for case, right in expected.items():
+        own = got[case]
+        if type(own) is not type(right) or own != right:
+            return f"{what} should be {describe(right)}, and is {describe(own)}, for {case}."
+    return None
 
 
 def _compare_lists(what: str, got: Any, expected: list | tuple, tolerance: float) -> str | None:

@@ -64,7 +64,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 " function takes to its end.",
             )
     shown = (f"base {_listed(base)} and variant {_listed(variant)}" for base, variant in PAIRS)
-    yield "a right verdict", [f"{one} for {pair}" for pair, one in zip(shown, given, strict=True)]
+    yield "the verdict", dict(zip(shown, given, strict=True))
 
 
 def _listed(runs: tuple[float, ...]) -> str:

@@ -73,7 +73,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             " torch.randn gives them, numbers hardly ever come twice.",
         )
     yield "the share where 4 of 7 experiments are better", f"{found:.2f}"
-    told = []
+    told = {}
     for name, rule, effect, seeds, share in CASES:
         with torch.random.fork_rng():
             torch.manual_seed(0)
@@ -81,12 +81,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if given is None:
             yield "share", None
             return
-        close = (
-            f"{share:.0%}"
-            if abs(given - share) < 0.04
-            else f"{5 * round(20 * given)}% instead of {share:.0%}"
-        )
-        told.append(f"about {close} for {name}, with effect {effect:g} and {seeds} seeds")
+        is_close = abs(given - share) < 0.04
+        about = f"{share:.0%}" if is_close else f"{5 * round(20 * given)}%"
+        told[f"{name}, with effect {effect:g} and {seeds} seeds"] = f"about {about}"
     yield "the share of better", told
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, describe
+from ..checking import Evidence, Exercise, Mistake, Slip, describe
 
 
 def my_split_by_region(left, size, cut):
@@ -26,6 +26,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if not is_stacked and (not isinstance(made, tuple | list) or len(made) != 2):
             raise Mistake(f"two lists of booleans are needed, and this is {describe(made)}.")
         right = my_split_by_region(left, size, cut)
+        crops = [f"columns {first} to {first + size - 1}" for first in left.tolist()]
         for what, found, ours in zip(("training", "held out"), made, right, strict=True):
             flags = torch.as_tensor(found)
             if flags.shape != left.shape or flags.dtype != torch.bool:
@@ -35,7 +36,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                         "A comparison gives booleans, True or False for each crop.",
                     )
                 raise _other_kind(what, flags, left, ours)
-            yield f"which crops are {what}, size {size}, line at {cut}", flags.tolist()
+            verdicts = dict(zip(crops, flags.tolist(), strict=True))
+            yield f'"{what}" with the line at {cut}', verdicts
 
 
 def _other_kind(what: str, flags: Tensor, left: Tensor, ours: Tensor) -> Mistake:
@@ -61,31 +63,15 @@ def _other_kind(what: str, flags: Tensor, left: Tensor, ours: Tensor) -> Mistake
     )
 
 
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Where the regions end."""
+    return "", (
+        "The training region ends at column cut - 1, and the other one begins at column cut. A crop"
+        " belongs to a region only if all its columns do."
+    )
+
+
 def notice(answer: Any) -> Mistake | None:
-    """What is said of crops, by the columns that they cover."""
-    if seen := _unused(answer):
-        return seen
-    for size, cut in ((4, 7), (3, 7), (4, 10), (6, 9)):
-        left = torch.arange(16)
-        found = [torch.as_tensor(one) for one in answer(left.clone(), size, cut)]
-        right = my_split_by_region(left, size, cut)
-        for what, own, ours in zip(("for training", "held out"), found, right, strict=True):
-            wrong = (own != ours).nonzero().flatten().tolist()
-            if not wrong:
-                continue
-            first = wrong[0]
-            said = "is" if own[first] else "is not"
-            more = f" Yours is wrong for {len(wrong)} of 16 such crops." if len(wrong) > 1 else ""
-            return Mistake(
-                f"With the line at {cut}, a crop of columns {first} to {first + size - 1}"
-                f" {said} {what} in yours.{more}",
-                f"Columns up to {cut - 1} are the training region, {cut} and more the other. A crop"
-                " should belong to a region only if all its columns do.",
-            )
-    return None
-
-
-def _unused(answer: Any) -> Mistake | None:
     """Whether size, or cut, has no effect."""
     left = torch.arange(120)
     for name, cases in (
@@ -152,6 +138,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
     more=more,
     hints=(
