@@ -539,6 +539,27 @@ def patched(put_in: Callable[[Tensor, Tensor, slice], None]) -> Callable:
     return answer
 
 
+def patch_tensors(copied: Callable[[Any], Any]) -> Callable:
+    """An answer that takes the output of an attention layer for a tensor, too."""
+
+    def answer(
+        model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+    ) -> Tensor:
+        kept: list[Any] = []
+
+        def change(module: nn.Module, args: Any, output: Any) -> Any:
+            new = copied(output)
+            new[:, tokens] = kept[0][:, tokens]
+            return new
+
+        with site.register_forward_hook(lambda module, args, output: kept.append(output)):
+            model(clean)
+        with site.register_forward_hook(change):
+            return model(corrupted)
+
+    return answer
+
+
 def put_in_pictures(new: Tensor, kept: Tensor, tokens: slice) -> None:
     new[tokens] = kept[tokens]
 
@@ -693,6 +714,12 @@ NAMED: list[tuple[str, Any, str]] = [
     ("patch", patch_and_clear, "all hooks of `site`, somebody else's too"),
     ("patch", patch_and_compare, "the difference to the logits of the corrupted pictures"),
     ("leave_out", leave_out_by_view, "join the falls patch by patch"),
+    ("patch", patch_tensors(lambda output: output), "take the output of every layer for a tensor"),
+    (
+        "patch",
+        patch_tensors(lambda output: output.clone()),
+        "take the output of every layer for a tensor",
+    ),
     ("patch", patch_that_returns_a_tensor, "where that is a pair, your hook must give the pair"),
     ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing that reaches the answer"),
     ("hide", hide_in_train_mode, "leave the model, or a part of it, in train mode"),

@@ -334,6 +334,21 @@ def keys_set_to_zero(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     return made
 
 
+def rates_by_the_head_s_name(model, images, labels, steps, head_rate, body_rate):
+    """A probe's head has the names heads.weight and heads.bias."""
+    made = copy.deepcopy(model).requires_grad_(True)
+    head, body = [], []
+    for name, parameter in made.named_parameters():
+        (head if name.startswith("heads.head") else body).append(parameter)
+    groups = [{"params": head, "lr": head_rate}, {"params": body, "lr": body_rate}]
+    optimizer = torch.optim.AdamW(groups)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(made(images), labels).backward()
+        optimizer.step()
+    return made
+
+
 def rates_of_the_last_layer(model, images, labels, steps, head_rate, body_rate):
     """As if every head had a part `head`; that of a probe has none."""
     return model.heads.head and EXERCISES["two_rates"].answer(
@@ -589,6 +604,7 @@ NAMED: list[tuple[str, Any, str]] = [
     (*edited("transfer", ("model.heads = ", "model.heads.head = ")), "and leave pre_logits before"),
     ("transfer", transfer_of_a_shallow_copy, "copy the model with copy.copy"),
     ("transfer", width_of_pre_logits, "ask the old head's hidden layer, pre_logits"),
+    ("two_rates", rates_by_the_head_s_name, 'names begin with "heads.head" for the head'),
     ("two_rates", rates_of_the_last_layer, "look for a layer model.heads.head"),
     ("two_rates", rates_that_clear_the_head, "set only the gradients of the head to zero"),
     (

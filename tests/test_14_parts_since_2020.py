@@ -74,6 +74,12 @@ def blank_in_one_row(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torc
     return [patches.sum(dim=1), patches[is_blank].sum(dim=1)]
 
 
+def blank_in_one_number(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
+    row = weights[:, -1, :, 0].mean(dim=1)
+    count = is_blank.shape[1]
+    return [row[:, 1:-count].sum(dim=1), row[:, -count:][is_blank].sum()]
+
+
 def registers_at_the_end(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
     row, count = weights[:, -1].mean(dim=1)[:, 0], is_blank.shape[1]
     return [row[:, 1 + count :].sum(1), (row[:, 1 : 1 + count] * is_blank).sum(1)]
@@ -201,6 +207,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("outliers", counted_from_1, "you give the right ratio and patch 2"),
 ]
 NAMED: list[tuple[str, Any, str]] = [
+    ("shares", blank_in_one_number, "add up the blank patches of all pictures"),
     (
         "swiglu",
         lambda x, gate, value, out: x * (x @ gate.T).sigmoid() * (x @ value.T) @ out.T,

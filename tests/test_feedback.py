@@ -2199,6 +2199,15 @@ def test_a_tensor_is_copied_by_clone_and_a_gradient_is_not_left_behind() -> None
     assert "would cut it off" in raised_by(lambda x: x.numpy(), nn.Parameter(torch.ones(2)))[1]
 
 
+def test_what_is_told_of_an_index_depends_on_its_kind() -> None:
+    pair = (torch.ones(2, 2), None)
+    told, advice = raised_by(lambda pair: pair[:, 0], pair)
+    assert "a comma makes one" in told
+    assert "pair[0] is the output" in advice
+    assert "dict" not in advice
+    assert "dict" in raised_by(lambda pair: pair["weights"], pair)[1]
+
+
 def test_a_list_is_told_by_what_is_in_it() -> None:
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
     told, advice = raised_by(lambda optimizer: optimizer.param_groups["lr"], optimizer)

@@ -62,9 +62,20 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "torch.tensor(…) makes a tensor of a list of numbers, torch.stack(…) of a list of tensors.",
     ),
     (
-        r"list indices must be integers|tuple indices must be integers",
+        r"(list|tuple) indices must be integers or slices, not tuple",
+        "A list or a tuple takes one index, and a tuple stands in the brackets: a comma makes one.",
+        "A tensor takes one for each axis. If a layer gave a tuple, take the part that you need:"
+        " of attention's pair, pair[0] is the output. a[0][1] takes a place in a place.",
+    ),
+    (
+        r"(list|tuple) indices must be integers or slices, not str",
         "A list or a tuple takes one place, a whole number that counts from 0, or a slice.",
-        "a[0][1] takes a place in a place. What has names for its places is a dict.",
+        "What has names for its places is a dict.",
+    ),
+    (
+        r"(list|tuple) indices must be integers",
+        "A list or a tuple takes one place, a whole number that counts from 0, or a slice.",
+        "a[0][1] takes a place in a place.",
     ),
     (
         r"unsupported operand .*'range'",

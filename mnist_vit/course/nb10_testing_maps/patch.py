@@ -433,6 +433,15 @@ SLIPS = (
         "keep what `site` is given in the clean run, where its output is a pair",
         "What it gives is put into the other run: the first part of the pair, output[0]",
     ),
+    *(
+        Slip(
+            {KEEP: "kept.append(output)", CLONED: new, GIVES: "return new"},
+            "take the output of every layer for a tensor",
+            "An MLP gives a tensor, but attention gives a pair, its output and the weights: keep"
+            " output[0], write into its clone, and return (clone, output[1])",
+        )
+        for new in ("new = output", "new = output.clone()")
+    ),
     Slip(
         {GIVES: "return new"},
         "return the tensor alone from your hook, where the layer gives a pair",

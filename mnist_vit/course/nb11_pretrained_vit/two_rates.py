@@ -361,6 +361,18 @@ SLIPS = (
         "The head is all of model.heads, and that of a probe is a linear layer itself:"
         " model.heads.parameters()",
     ),
+    Slip(
+        {
+            HEAD: (
+                "head = [p for name, p in model.named_parameters() if"
+                ' name.startswith("heads.head")]'
+            ),
+            'not name.startswith("heads.")': 'not name.startswith("heads.head")',
+        },
+        'take only parameters whose names begin with "heads.head" for the head, so that a probe\'s,'
+        " heads.weight and heads.bias, learn at body_rate",
+        "The head is all of model.heads: model.heads.parameters()",
+    ),
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(
         {"torch.optim.AdamW": "torch.optim.Adam"},

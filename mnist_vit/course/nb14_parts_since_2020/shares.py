@@ -277,10 +277,17 @@ SLIPS = (
         "take all patches",
         "Only those count where is_blank is True",
     ),
-    Slip(
-        {BLANK: "row[:, -count:][is_blank].sum().expand(len(row))"},
-        "add up the blank patches of all pictures",
-        "Each picture has its own share",
+    *(
+        Slip(
+            {BLANK: total},
+            "add up the blank patches of all pictures",
+            "Each picture has its own share, and [is_blank] leaves no axis of the pictures:"
+            " multiply by is_blank, and sum over dim=1",
+        )
+        for total in (
+            "row[:, -count:][is_blank].sum()",
+            "row[:, -count:][is_blank].sum().expand(len(row))",
+        )
     ),
     Slip(
         {END: "return on_blank, on_registers"},
