@@ -375,7 +375,18 @@ EARLY = (
     "mlp.0",
 )  # silent early layers: then the last ones still add their biases
 FEWEST = " tensors changed, and four are enough. Which layer of each branch has the last word?"
+
+
+class HeadsFirst(EncoderBlock):
+    """Its attention is given num_heads and hidden_dim the wrong way round, and does not object."""
+
+    def __init__(self, num_heads: int, *sizes: Any) -> None:
+        super().__init__(num_heads, *sizes)
+        self.self_attention = nn.MultiheadAttention(num_heads, 1, batch_first=True)
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("encoder_block", HeadsFirst, "take embed_dim first, and then num_heads"),
     ("encoder_block", PairAddedFirst, "returns a pair"),
     ("encoder_block", DropsOneHalf, "your self.dropout drops with the probability 0.5"),
     (

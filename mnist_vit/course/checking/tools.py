@@ -115,6 +115,8 @@ def _sizes_of_layers(source: nn.Module, target: nn.Module, key: str) -> str:
     """Of a weight of another shape: for how many numbers its layer is made, and ours is."""
     name, _, last = key.rpartition(".")
     own, right = target.get_submodule(name), source.get_submodule(name)
+    if last == "in_proj_weight":
+        return _size_of_attention(name, own.in_proj_weight.shape, right.in_proj_weight.shape)
     if last != "weight":
         return ""
     if isinstance(own, nn.Linear) and isinstance(right, nn.Linear):
@@ -130,6 +132,17 @@ def _sizes_of_layers(source: nn.Module, target: nn.Module, key: str) -> str:
             f" {right.weight.numel()}."
         )
     return ""
+
+
+def _size_of_attention(name: str, shape: torch.Size, right: torch.Size) -> str:
+    """Of the packed weight of attention: for tokens of how many numbers it is made."""
+    if len(shape) != 2 or shape[0] != 3 * shape[1]:
+        return ""
+    layer = name or "The layer"
+    return (
+        f"{layer} is made for tokens of {shape[1]} numbers; here they have {right[1]}."
+        " MyMultiHeadAttention and nn.MultiheadAttention take embed_dim first, and then num_heads."
+    )
 
 
 def _refuse_names(needed: set[str], own: set[str], target: nn.Module) -> None:
