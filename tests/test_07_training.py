@@ -239,7 +239,14 @@ RIGHT: list[tuple[str, Any]] = [
     ("diagnose", dict(HIDDEN)),
     ("diagnose", Diagnosis()),
 ]
+
+
+def loop_before_its_cells(*given: Any, **options: Any) -> None:
+    cosine_schedule(0)  # noqa: F821
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("training_loop", loop_before_its_cells, "A cell of notebook 07 sets cosine_schedule: run"),
     ("load", load_what_fits, "of a file in which the tensor encoder.pos_embedding is missing"),
     (
         "cross_entropy",

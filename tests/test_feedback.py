@@ -1248,6 +1248,20 @@ def test_a_name_that_stands_for_nothing_is_told_with_its_neighbours() -> None:
     assert "Spelt nearly" not in told
 
 
+def test_a_name_that_a_cell_of_the_notebook_sets_is_told_with_the_notebook() -> None:
+    def before_the_cell(*given: Any) -> Any:
+        my_softmax_rows = given  # noqa: F841
+        return softmax_rows  # noqa: F821
+
+    def own_name(*given: Any) -> Any:
+        return scores  # noqa: F821, a cell sets this one, too, for itself
+
+    told = said("entropy", before_the_cell)
+    assert "A cell of notebook 02 sets softmax_rows: run that cell first." in told
+    assert "Spelt nearly" not in told
+    assert "A cell" not in said("entropy", own_name)
+
+
 def test_what_is_true_of_the_line_is_told_beside_an_exception() -> None:
     def keys(labels: Tensor, first: Tensor, second: Tensor) -> str:
         pairs = {"first": first, "second": second}

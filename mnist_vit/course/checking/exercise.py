@@ -98,6 +98,11 @@ class Exercise:
         """What follows ``check.``"""
         return str(self.answer.__module__).rpartition(".")[2]
 
+    @property
+    def room(self) -> str:
+        """The notebook that the exercise belongs to, such as "07_training"."""
+        return str(self.answer.__module__).rpartition(".")[0].rpartition(".nb")[2]
+
     @functools.cached_property
     def source(self) -> str:
         """The text of the solution; "" in an install without the solutions."""

@@ -46,10 +46,11 @@ HOOK = (
 )
 
 
-def told(error: BaseException, raised: str = "it raised") -> str:
+def told(error: BaseException, raised: str = "it raised", set_by: str = "") -> str:
     """An exception in a few sentences: the learner's line, its words, what stood there.
 
-    ``raised`` is how the sentence begins where no line of theirs raised.
+    ``raised`` is how the sentence begins where no line of theirs raised; ``set_by`` says which cell
+    sets an unknown name, if that is known.
     """
     frame = their_frame(error)
     line = their_line(error)
@@ -72,7 +73,7 @@ def told(error: BaseException, raised: str = "it raised") -> str:
     inner = inner_line(error)
     if inner and not inner.startswith("raise "):
         sentence += f" It happened deeper, in the model's line {quoted(inner)}."
-    return f"{sentence} {_meaning(error)[0]}".rstrip()
+    return f"{sentence} {set_by or _meaning(error)[0]}".rstrip()
 
 
 def advice(error: BaseException) -> str:

@@ -29,6 +29,7 @@ from ..observing.observers import (
 )
 from ..observing.tracing import Step, Trace, cut, fingerprint, is_theirs, quoted, same
 from ..observing.undisturbed import undisturbed
+from .cells import cell_that_sets
 from .comparing import compare, compared, ended
 from .elsewhere import elsewhere, kept, written_over
 from .exercise import Exercise, Mistake, Slip
@@ -606,7 +607,7 @@ def _holds_numbers(value: Any) -> bool:
 
 def _told_error(exercise: Exercise, got: Outcome, error: BaseException) -> Finding:
     """An exception: of the learner's code, of a module that it made, or of the check itself."""
-    own = Finding(told(error), _instead(exercise, got))
+    own = Finding(told(error, set_by=cell_that_sets(error, exercise.room)), _instead(exercise, got))
     is_theirs_own = their_frame(error) is not None or isinstance(exercise.answer, type)
     if is_theirs_own or not got.calls or got.calls[-1].raised:
         return own
