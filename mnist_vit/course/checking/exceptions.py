@@ -810,8 +810,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"backward through the graph a second time",
         "The graph was used up by an earlier backward() or autograd.grad().",
-        "Compute the loss anew for each of them, and keep no tensor of the step before; several"
-        " gradients of one graph need retain_graph=True, or one call for their sum.",
+        "For each of them compute anew what it starts from, and keep no tensor of the step before;"
+        " several gradients of one graph need retain_graph=True, or one call for their sum.",
     ),
     (
         r"multi_dot\(\): expected at least 2 tensors",

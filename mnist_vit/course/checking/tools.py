@@ -14,6 +14,10 @@ from ..observing.reacting import listed
 from .exercise import Mistake
 
 LONG = 120  # characters of a text that are quoted
+NEW_TENSOR = (
+    "Make a new tensor: x = x + … in place of x += …, torch.cat or torch.stack in place of x[…] ="
+    " …."
+)
 
 
 class Figures(list):
@@ -285,7 +289,7 @@ def _differentiated(total: Tensor, inputs: list[Tensor]) -> tuple[Tensor | None,
         raise Mistake(
             "the values are right, but no gradient can be computed from them: something that it"
             " needs was written over in place.",
-            "Make a new tensor where you write into one, as in x = x + … in place of x += ….",
+            NEW_TENSOR,
         ) from None
 
 

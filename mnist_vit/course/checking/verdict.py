@@ -36,7 +36,7 @@ from .exercise import Exercise, Mistake, Slip
 from .lines import their_frame
 from .own_code import Watch, borrowed
 from .raised import advice, told, words_of, writes_into_leaf, writes_into_parameter
-from .tools import describe
+from .tools import NEW_TENSOR, describe
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
 RETURN = describe(None)
@@ -637,4 +637,4 @@ def _instead(exercise: Exercise, got: Outcome) -> str:
     # a leaf that nobody gave is a parameter
     if changes_given or not asks or writes_into_parameter(got.error):
         return "Write into it under with torch.no_grad()."
-    return "Make a new tensor: x = x + … and not x += …."
+    return NEW_TENSOR

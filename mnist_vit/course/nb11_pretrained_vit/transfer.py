@@ -683,7 +683,7 @@ SLIPS = (
             PUT: "model.heads = head\n    model.requires_grad_(not freeze)",
             "[p for p in model.parameters() if p.requires_grad]": "model.parameters()",
         },
-        "freeze the whole model when the new head is in it already",
+        "freeze the whole model with the new head in it already",
         "Then nothing is left that could learn. Freeze first, put the new head in, and it learns",
     ),
     Slip(
