@@ -560,6 +560,14 @@ def patch_tensors(copied: Callable[[Any], Any]) -> Callable:
     return answer
 
 
+def gradient_map_in_a_loop(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    maps = []
+    for number, chosen in enumerate(classes):
+        (gradient,) = torch.autograd.grad(logits[number, chosen], tokens)
+        maps.append((tokens * gradient)[number, 1:].sum(dim=-1))
+    return torch.stack(maps)
+
+
 def put_in_pictures(new: Tensor, kept: Tensor, tokens: slice) -> None:
     new[tokens] = kept[tokens]
 
@@ -643,6 +651,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hide", hide_and_catch_torchs, "does not come out of your function. Whoever calls it"),
     ("hide", hide_and_catch, "does not come out of your function. Whoever calls it must see it"),
     ("patch", patch_with_an_attribute, "a new attribute, kept. What is written to a part"),
+    ("gradient_map", gradient_map_in_a_loop, "compute anew what it starts from"),
     ("gradient_map", gradient_map_of_a_clone, "was not computed from this tensor"),
     ("norm_rule", norm_rule_that_freezes, "weight, which your code was given, asked for a gradie"),
     (

@@ -449,7 +449,7 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda weight, bias, scale: (torch.einsum("oi,i->oi", weight, scale), bias * scale),
         "your new weight has the rows 10, 200; 40, 500. They should be",
     ),
-    ("transfer", transfer_with_a_note, "attribute, was_used. It should be nothing. The given model"),
+    ("transfer", transfer_with_a_note, "attribute, was_used. It should be nothing. The given"),
     ("two_rates", rates_by_membership, "told apart by their names, or by `is`"),
     ("two_rates", rates_with_names, "pairs of a name and a parameter"),
     ("move_positions", moved_by_slices, "once round the 3 rows and 1 further"),

@@ -96,6 +96,11 @@ def with_a_constant_root(x: torch.Tensor, weight: torch.Tensor, eps: float) -> t
     return x / root.detach() * weight
 
 
+def rotated_in_place(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    x[..., ::2] = x[..., ::2] * angles.cos()
+    return x
+
+
 def rotated_by_view(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
     return my_rotate(x.view(-1, *x.shape[-2:]), angles).view(x.shape)
 
@@ -161,6 +166,7 @@ def turned_by_two_plus(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
 
 WRONG: list[tuple[str, Any, str]] = [
     ("rotate", turned_by_two_plus, "The first number of each pair is right, and the second is not"),
+    ("rotate", rotated_in_place, "torch.cat or torch.stack in place of x[…]"),
     (
         "shares",
         python_sum_over_registers,
