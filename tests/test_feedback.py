@@ -717,9 +717,12 @@ def test_another_stub_that_is_called_is_named() -> None:
 
 
 def test_a_text_is_quoted_up_to_a_word() -> None:
+    told = compare("the verdict", "first second " * 12, "third", 0.0)
+    assert told is not None
+    assert told.endswith("first second …'.")
     power = check.EXERCISES["power"].answer
     told = said("power", lambda rule, effect, *rest: power(rule, effect / 2, *rest))
-    assert "seeds'" in told
+    assert "with effect 2 and 3 seeds. " in told
     told = said("convert_block", lambda theirs: theirs.clear() or dict.fromkeys("ab"))
     assert told.endswith(".")
 

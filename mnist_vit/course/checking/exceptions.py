@@ -70,7 +70,7 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"(list|tuple) indices must be integers or slices, not str",
         "A list or a tuple takes one place, a whole number that counts from 0, or a slice.",
-        "What has names for its places is a dict.",
+        "a[0][1] takes a place in a place. What has names for its places is a dict.",
     ),
     (
         r"(list|tuple) indices must be integers",
