@@ -475,7 +475,9 @@ def weights_first(head: nn.Module, x: Tensor) -> str:
         return "softmax over queries"
 
     class Exchanged(nn.Module):
-        w_q, w_k, w_v = head.w_q, head.w_k, head.w_v
+        w_q = head.w_q
+        w_k = head.w_k
+        w_v = head.w_v
 
         def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
             return output, weights
