@@ -180,6 +180,15 @@ def nothing_learned(
     return EXERCISES["transfer"].answer(model, images, labels, freeze, 0, rate)
 
 
+def trained(made: Any, groups: list[dict], images: Tensor, labels: Tensor, steps: int) -> Any:
+    optimizer = torch.optim.AdamW(groups)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(made(images), labels).backward()
+        optimizer.step()
+    return made
+
+
 def rates_by_another_name(model, images, labels, steps, head_rate, body_rate):
     made = copy.deepcopy(model).train()
     body = [p for name, p in made.named_parameters() if not name.startswith("heads.")]
@@ -187,12 +196,7 @@ def rates_by_another_name(model, images, labels, steps, head_rate, body_rate):
         {"params": made.heads.parameters(), "learning_rate": head_rate},
         {"params": body, "learning_rate": body_rate},
     ]
-    optimizer = torch.optim.AdamW(groups)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        F.cross_entropy(made(images), labels).backward()
-        optimizer.step()
-    return made
+    return trained(made, groups, images, labels, steps)
 
 
 def of_the_given(model, images, labels, steps, head_rate, body_rate):
@@ -341,12 +345,7 @@ def rates_by_the_head_s_name(model, images, labels, steps, head_rate, body_rate)
     for name, parameter in made.named_parameters():
         (head if name.startswith("heads.head") else body).append(parameter)
     groups = [{"params": head, "lr": head_rate}, {"params": body, "lr": body_rate}]
-    optimizer = torch.optim.AdamW(groups)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        F.cross_entropy(made(images), labels).backward()
-        optimizer.step()
-    return made
+    return trained(made, groups, images, labels, steps)
 
 
 def rates_of_the_last_layer(model, images, labels, steps, head_rate, body_rate):
