@@ -1,6 +1,7 @@
 """Whether an answer that is right for the check's inputs is right for others, and beside them."""
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,11 +101,11 @@ def _in_other_memory(ours: list[Call], theirs: list[Call]) -> str | None:
         if not turned or len(ours) != len(theirs) or our.seconds + their.seconds > SLOW:
             return None
         try:
-            is_usual = our.repeats() and their.repeats()
-            right, got = our.again_with(turned), their.again_with(_all_turned(their))
+            is_usual = _is_same_in_other_memory(our) and their.repeats
+            got = their.again_with(_all_turned(their)) if is_usual else their.output
         except RuntimeError:
             continue
-        if is_usual and alike(right, our.output) and _far_apart(got, their.output):
+        if _far_apart(got, their.output):
             named = " and ".join(their.names[place] for place in turned)
             return (
                 f"right so far, but not where the numbers of {named} lie in another order in"
@@ -120,7 +121,7 @@ def _alone(ours: list[Call], theirs: list[Call]) -> str | None:
         first = _first_alone(our)
         if not first or len(ours) != len(theirs) or our.seconds + their.seconds > SLOW:
             return None
-        if not _treats_each_alone(our, first) or not their.repeats():
+        if not _treats_each_alone(our) or not their.repeats:
             continue
         if not _same_shapes(our.output, their.output):  # another form, which the check accepts
             continue
@@ -175,10 +176,17 @@ def _first_alone(call: Call) -> dict[int, Tensor]:
     return {place: value.detach().clone()[:1] for place, value in tensors.items()}
 
 
-def _treats_each_alone(call: Call, first: dict[int, Tensor]) -> bool:
+@functools.cache
+def _is_same_in_other_memory(our: Call) -> bool:
+    """Whether a call of ours gives the same, wherever its numbers lie."""
+    return our.repeats and alike(our.again_with(_all_turned(our)), our.output)
+
+
+@functools.cache
+def _treats_each_alone(call: Call) -> bool:
     """Whether the results for the first picture are the first ones of those for all."""
     try:
-        alone = call.again_with(first)
+        alone = call.again_with(_first_alone(call))
     except RuntimeError:
         return False
     pairs = list(zip(alone, call.output, strict=False))
@@ -271,7 +279,7 @@ def kept(ours: list[Call], theirs: list[Call]) -> Finding | None:
     our, their = ours[0], theirs[0]
     if not all(isinstance(value, Tensor | int | float | str) for value in their.before):
         return None
-    if not alike(our.output, their.output) or not our.repeats():
+    if not alike(our.output, their.output) or not our.repeats:
         return None
     with contextlib.suppress(RuntimeError):
         if not alike(their.again(), their.output):

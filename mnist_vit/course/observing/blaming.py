@@ -336,7 +336,7 @@ def _is_ours(steps: list[Step], number: int, known: list[Step]) -> bool:
 
 def _is_settled(call: Call) -> bool:
     """Whether a call gives the same again, whatever random numbers are drawn."""
-    return call.repeats() and alike(call.again(seed=False), call.output)
+    return call.repeats and alike(call.again(seed=False), call.output)
 
 
 def _are_all_ours(steps: list[Step], known: list[Step]) -> bool:

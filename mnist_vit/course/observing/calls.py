@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -100,10 +101,12 @@ class Call:
             self.module.train(self.training)
         return self.made_with(given)
 
+    @cached_property
     def repeats(self) -> bool:
         """Whether the call, made again, gives what it gave: only then can it be experimented with.
 
         It does not where its result is random, or where a module that it was given has changed.
+        It is tried once.
         """
         try:
             return alike(self.again(), self.output)

@@ -73,7 +73,7 @@ class Evidence:
         for our, their in pairs:
             if alike(our.output, their.output):
                 continue
-            if our.module is None or our.repeats():  # else its weights were others in this call
+            if our.module is None or our.repeats:  # else its weights were others in this call
                 return our, their
         return None
 
@@ -96,7 +96,7 @@ class Evidence:
         if self.pair is None:
             return False
         our, their = self.pair
-        return _can_be_tried(their) and our.repeats()
+        return _can_be_tried(their) and our.repeats
 
 
 @dataclass(frozen=True)
@@ -454,7 +454,7 @@ def _fast_pairs(evidence: Evidence) -> list[tuple[Call, Call]]:
             similar.append((our, their))
     fast = []
     for our, their in similar[:PAIRS]:
-        if _can_be_tried(their) and our.repeats():
+        if _can_be_tried(their) and our.repeats:
             fast.append((our, their))
     return fast
 
@@ -475,7 +475,7 @@ def _are_numbers(value: Any) -> bool:
 
 
 def _can_be_tried(call: Call) -> bool:
-    return call.seconds < SLOW and _is_finite(call) and call.repeats()
+    return call.seconds < SLOW and _is_finite(call) and call.repeats
 
 
 def _is_finite(call: Call) -> bool:

@@ -3,6 +3,7 @@
 Causes are numbers that nobody has set, random numbers, and what is kept from call to call.
 """
 
+import functools
 import inspect
 import random
 from collections.abc import Callable
@@ -179,14 +180,20 @@ def for_other_numbers(our: Call, their: Call) -> tuple[list[Any], list[Any]] | N
     Only calls are looked at in which both are equal, and of which both give the same again.
     """
     try:
-        if not alike(our.output, their.output) or not our.repeats() or not their.repeats():
+        if not alike(our.output, their.output) or not our.repeats or not their.repeats:
             return None
-        right = our.again_with(_moved_on(our))
+        right = _for_moved_on(our)
         got = their.again_with(_moved_on(their))
     except RuntimeError:
         return None
     is_usable = all(map(_is_finite, right))
     return (right, got) if is_usable and _are_apart(right, got) else None
+
+
+@functools.cache
+def _for_moved_on(our: Call) -> list[Any]:
+    """The results of a call of ours, which stay the same, for other numbers."""
+    return our.again_with(_moved_on(our))
 
 
 def _is_finite(value: Any) -> bool:
