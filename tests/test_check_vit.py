@@ -850,7 +850,10 @@ def test_shared_keys_and_values_are_told_and_not_compared() -> None:
 
     passed, lines = judge_vit(plain(block=block, split=split))
     assert not passed
-    assert any("keys have 8 numbers, all heads together, and ours 24: " in line for line in lines)
+    assert any(
+        "The matrices for its keys give 8 numbers, all heads together, and ours 24: " in line
+        for line in lines
+    )
     assert not re.search("exactly|equal", "".join(lines))
 
 
@@ -1275,7 +1278,7 @@ class OneLayerMLP(Plain):
 @pytest.mark.parametrize("model", [GatedMLP, OneLayerMLP])
 def test_other_mlps_are_not_compared(model: type) -> None:
     _, lines = judge_vit(model(**TINY), image_size=TINY["image_size"])
-    assert "no MLPs of two matrices, of which the second takes just the numb" in lines[0]
+    assert "there are no MLPs: neither pairs of matrices, of which" in lines[0]
 
 
 class InOneRow(Plain):

@@ -200,8 +200,10 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
     if "mlp_dim" in lacking and seen.order:
         raise Mistake(
             "this is no Vision Transformer that can be compared: in its forward pass there are no"
-            " MLPs of two matrices, of which the second takes just the numbers that the first"
-            " gives, and makes them a token again. Convolutions and gated MLPs are not looked at."
+            " MLPs: neither pairs of matrices, of which the second takes just the numbers that the"
+            " first gives, and makes them a token again, nor, as far as it is seen, one module in"
+            " each of several blocks that holds all matrices but those of the attention, and takes"
+            " tokens and gives tokens."
         )
     if lacking:
         call = ", ".join(f"{name}=…" for name in lacking)

@@ -22,7 +22,8 @@ from .values import LOGITS, Values, alignments, comparable, first_difference, va
 
 AT_ONCE = 6  # slips that are found together
 FRONTIER = 8  # combinations of slips to which another is added
-SMALL = 100  # hidden_dim below which values are kept
+UNSURE = re.compile("eps|throw away")  # slips that only equal logits prove
+SMALL = 100  # numbers of a token, and patches, below which values are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +122,9 @@ def our_values(setting: Setting, *slips: Slip) -> Values:
 
     The values of small models are kept.
     """
-    hidden_dim = dict(setting.sizes)["hidden_dim"]
-    if hidden_dim < SMALL and len(slips) < 2:
+    sizes = dict(setting.sizes)
+    in_a_row = sizes["image_size"] // sizes["patch_size"]
+    if max(sizes["hidden_dim"], in_a_row**2) < SMALL and len(slips) < 2:
         return _kept_values(setting, *slips)
     return _computed_values(setting, *slips)
 
@@ -246,12 +248,13 @@ class _Search:
     def is_sure(self, frontier: list[Step]) -> bool:
         """Whether no other slips make as many values agree as those of the first step.
 
-        An eps does so as well that is only near theirs.
+        An eps does so as well that is only near theirs, and what seems thrown away may be added
+        further on.
         """
         if not frontier:
             return False
         best, first_label = frontier[0]
-        if any("eps" in slip.did for slip in best):
+        if any(UNSURE.search(slip.did) for slip in best):
             return False
         for slips, label in frontier:
             if label == first_label and set(slips) != set(best):

@@ -121,10 +121,11 @@ class Match:
 
     Attributes:
         sources: where each of their parameters gets its values from, by its name.
-        uncompared: sentences on what has another thing in its place in theirs: attention, and what
-            makes the tokens.
+        uncompared: sentences on what has another thing in its place in theirs: attention, MLPs, and
+            what makes the tokens.
         silent: their matrices of attention that cannot be compared: they are set to zero.
         kept: their parameters that make the tokens in another way: they stay as they are.
+        in_mlps: those of MLPs that are other than two matrices: they stay as they are, too.
         places: the places of their parameters, by name; empty if no blocks were found.
     """
 
@@ -132,6 +133,7 @@ class Match:
     uncompared: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    in_mlps: tuple[str, ...] = ()
     places: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -145,6 +147,7 @@ def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> Match:
         layout: "", CHANNELS_LAST or PLAIN_PRODUCT.
     """
     matching = _Matching(ours, theirs, layout)
+    matching.set_aside_mlps()
     matching.set_aside_attention(theirs.sizes["num_heads"])
     matching.match_names()
     matching.match_tokens()
@@ -157,6 +160,7 @@ def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> Match:
         tuple(dict.fromkeys(matching.uncompared)),
         tuple(matching.silent),
         tuple(matching.kept),
+        tuple(matching.in_mlps),
         matching.places,
     )
 
@@ -171,6 +175,7 @@ class _Matching:
         self.uncompared: list[str] = []
         self.silent: list[str] = []
         self.kept: list[str] = []
+        self.in_mlps: list[str] = []
         self.places: dict[str, int] = {}
         self.tensors = tensors_of(theirs.model)
         self.our_shapes = shapes_of(ours)
@@ -206,6 +211,23 @@ class _Matching:
             if which in known:
                 self.their_units.remove(unit)
             known.add(which)
+
+    def set_aside_mlps(self) -> None:
+        """Take MLPs that are other than two matrices out of both models."""
+        mlps = self.seen.other_mlps
+        if not mlps:
+            return
+        for mlp in mlps:
+            for unit in list(self.their_units):
+                name = unit.names[0]
+                if name.startswith(f"{mlp.path}.") and name not in mlp.norms:
+                    self.in_mlps += unit.names
+                    self._take_out(unit)
+        self.our_units = [unit for unit in self.our_units if unit.role != "mlp"]
+        self.uncompared.append(
+            f"Its MLPs have other matrices than ours, {self._shapes(mlps[0].matrices)} in block 0:"
+            " MLPs are not compared."
+        )
 
     def set_aside_attention(self, num_heads: int) -> None:
         """Take attention of another width than ours out of both models: it has no counterpart."""
@@ -470,7 +492,8 @@ def _other_width(matrices: list[Unit], width: int, num_heads: int) -> str:
         num_heads: the number of heads.
     """
     shapes = [unit.shape for unit in matrices]
-    if (3 * width, width) in shapes:
+    is_one_matrix = 0 < shapes.count((3 * width, width)) < 3  # three may be those of wide heads
+    if is_one_matrix:
         return ""
     inner = [shape[1] for shape in shapes if shape[0] == width != shape[1]]
     rows = sum(shape[0] for shape in shapes if shape[1] == width)
@@ -492,8 +515,8 @@ def _other_width(matrices: list[Unit], width: int, num_heads: int) -> str:
     for role, found in numbers.items():
         if found != len(role) * width:  # kv: both
             return (
-                f"Its {ROLES[role]} have {found} numbers, all heads together, and ours"
-                f" {len(role) * width}"
+                f"The matrices for its {ROLES[role]} give {found} numbers, all heads together, and"
+                f" ours {len(role) * width}"
             )
     return ""
 

@@ -13,6 +13,7 @@ from ..checking import Mistake, describe
 from .running import logits_in
 
 PRODUCTS = ("matmul", "mm", "bmm", "tensordot")  # where a weight stands as it is, x @ W
+ATTENTIONS = ("multi_head_attention_forward", "scaled_dot_product_attention")  # whole ones
 ACTIVATIONS = (  # and what those by hand are made of
     "gelu",
     "relu",
@@ -43,6 +44,23 @@ OTHER_POS = re.compile("position_?wise|compos|transpos")  # no positions
 
 
 @dataclass
+class OtherMlp:
+    """A module that stands where ours has two matrices.
+
+    Attributes:
+        path: of the module.
+        place: the number of its block.
+        matrices: the names of those that it uses, in this order.
+        norms: the names of parameters that it uses before its first matrix.
+    """
+
+    path: str
+    place: int
+    matrices: list[str]
+    norms: list[str] = field(default_factory=list)
+
+
+@dataclass
 class Pass:
     """What a forward pass used.
 
@@ -54,7 +72,10 @@ class Pass:
         tokens: the length of the sequence, as far as it is seen.
         activated: the names of matrices behind which an activation follows.
         attended: the names of matrices behind which the softmax of an attention follows.
+        attentions: for each attention, in order, the name of a matrix that belongs to it.
         mlps: the names of the matrices of the blocks' MLPs.
+        other_mlps: those of the blocks that are other than two matrices.
+        has_no_mlps: whether its blocks have attention alone.
         keeps_shape: the paths of modules that give a tensor of the shape that they take.
         gives_alike: of these, and of those that give such a tensor first, with others.
         drawn: functions that draw random numbers.
@@ -71,7 +92,10 @@ class Pass:
     tokens: list[int] = field(default_factory=list)
     activated: set[str] = field(default_factory=set)
     attended: set[str] = field(default_factory=set)
+    attentions: list[str] = field(default_factory=list)
     mlps: list[str] = field(default_factory=list)
+    other_mlps: list[OtherMlp] = field(default_factory=list)
+    has_no_mlps: bool = False
     keeps_shape: set[str] = field(default_factory=set)
     gives_alike: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
@@ -198,6 +222,8 @@ class _Uses(TorchFunctionMode):
             self.seen.multiplied.add(name)
 
     def _note_attention(self, name: str, args: tuple, result: Any) -> None:
+        if name in ATTENTIONS or (name == "softmax" and _is_square(result)):
+            self.seen.attentions.append(self.matrix)
         if name == "scaled_dot_product_attention" or (name == "softmax" and result.dim() > 2):
             self.seen.attended.add(self.matrix)
         if name == "multi_head_attention_forward":
@@ -206,7 +232,7 @@ class _Uses(TorchFunctionMode):
         elif name == "scaled_dot_product_attention" and args[0].dim() == 4:
             self.seen.heads.append(args[0].shape[1])
             self._note_tokens(args[0].shape[2], len(args[0]))
-        elif name == "softmax" and result.dim() > 1 and result.shape[-1] == result.shape[-2]:
+        elif name == "softmax" and _is_square(result):
             batch = len(result) if result.dim() == 4 else result.shape[-1]
             self._note_tokens(result.shape[-1], batch)
             if result.dim() == 4:
@@ -224,6 +250,11 @@ class _Uses(TorchFunctionMode):
             return None
         base = value if value._base is None else value._base
         return self.names.get(id(value)) or self.names.get(id(base))
+
+
+def _is_square(scores: Tensor) -> bool:
+    """Whether a tensor holds as many rows as columns."""
+    return scores.dim() > 1 and scores.shape[-1] == scores.shape[-2]
 
 
 def name_of(function: Any) -> str:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ..checking import Mistake, random
-from .passing import Pass, observed, of_positions, tensors_of
+from .other_mlps import attending_blocks, other_mlps
+from .passing import OtherMlp, Pass, observed, of_positions, tensors_of
 from .running import run
 
 NEEDED = (
@@ -27,7 +28,12 @@ NO_HEAD = 5  # classes of ours, where theirs has no class head
 HEADS = re.compile(r"(n|num|nb)?_?(attention_|attn_)?heads?|nhead")
 IMAGE_SIZE = re.compile(r"img_size|image_size|input_resolution")
 
-REFUSED = re.compile("RuntimeError|AssertionError|ValueError")  # pictures of another size
+REFUSED = re.compile(
+    "RuntimeError|AssertionError|ValueError|EinopsError"
+)  # pictures of another size
+MOST_PIXELS = 600  # a side that is guessed
+MOST_TOKENS = 1500  # with such a side
+MOST_CHANNELS = 4  # of usual pictures
 PATCH_SIZES = (4, 8, 16, 2, 7, 14, 32)  # usual ones
 
 Sizes = dict[str, Any]
@@ -56,12 +62,17 @@ def read_sizes(model: nn.Module, known: Sizes) -> tuple[Sizes, Pass]:
         seen, found["image_size"] = _observed(model, found, [side], is_guess)
         found |= _patch_size_seen(seen, found)
     matrices = list(_matrices(model, seen))
+    seen.other_mlps = _other_mlps(model, matrices, seen, found)
     layers = _layers(model, matrices, seen)
     of_heads = _own_heads(matrices, layers)
     if of_heads:
         layers["num_heads"] = of_heads
     if seen.heads:
         layers["num_heads"] = seen.heads[0]
+    if (
+        seen.other_mlps or seen.has_no_mlps
+    ) and "mlp_dim" in found:  # nothing tells of another width
+        layers["mlp_dim"] = found["mlp_dim"]
     for name in ("hidden_dim", "mlp_dim"):
         found[name] = layers.get(name, found.get(name))
     if layers.get("num_classes") == seen.outputs:  # also where it was given others
@@ -79,19 +90,27 @@ def _observed(model: nn.Module, found: Sizes, sides: list[int], is_guess: bool) 
     """
     mistakes = []
     for side in sides:
-        pictures = random(2, found["in_channels"], side, side, dtype=torch.get_default_dtype())
+        pictures = _pictures(found["in_channels"], side)
         try:
-            return run(observed, model, pictures), side
+            seen = run(observed, model, pictures)
         except Mistake as mistake:
             if not is_guess or not REFUSED.search(str(mistake)):
                 raise
             mistakes.append(mistake)
+            continue
+        if not is_guess or max(seen.tokens, default=0) <= MOST_TOKENS:
+            return seen, side
+        mistakes.append(Mistake(f"it makes {seen.tokens[0]} tokens, which are too many to try."))
     shape = (2, found["in_channels"], sides[0], sides[0])
     raise Mistake(
         f"with pictures of shape {shape}, a guess from its parameters, {mistakes[0]} It must take"
         " any number of square pictures. If it takes other ones:"
         " check.vit(model, image_size=…, in_channels=…)."
     )
+
+
+def _pictures(in_channels: int, side: int) -> Tensor:
+    return random(2, in_channels, side, side, dtype=torch.get_default_dtype())
 
 
 def _patch_size_seen(seen: Pass, found: Sizes) -> Sizes:
@@ -147,8 +166,8 @@ def _side(value: Any) -> int:
 def _patches(model: nn.Module, known: Sizes) -> Sizes:
     """Sizes from the projection of the patches: a convolution, or else the first matrix."""
     parameters = {name: p for name, p in model.named_parameters() if not of_positions(name)}
-    for parameter in parameters.values():
-        if parameter.dim() == 4:
+    for name, parameter in parameters.items():
+        if parameter.dim() == 4 and not _mixes_tokens(model, name, parameter):
             hidden_dim, in_channels, patch_size, _ = parameter.shape
             return {"hidden_dim": hidden_dim, "in_channels": in_channels, "patch_size": patch_size}
     for name, parameter in parameters.items():
@@ -159,6 +178,14 @@ def _patches(model: nn.Module, known: Sizes) -> Sizes:
                 numbers, hidden_dim = parameter.shape  # it is used as x @ W
             return {"hidden_dim": hidden_dim, **_flat_patch(numbers, known)}
     return {}
+
+
+def _mixes_tokens(model: nn.Module, name: str, weight: Tensor) -> bool:
+    """Whether a convolution takes tokens, as in an MLP of convolutions, and no pictures."""
+    owner = model.get_submodule(name.rpartition(".")[0])
+    _, in_channels, kernel_size, _ = weight.shape
+    is_of_each_token = kernel_size == 1 and in_channels > MOST_CHANNELS
+    return is_of_each_token or getattr(owner, "groups", 1) > 1
 
 
 def _flat_patch(numbers: int, known: Sizes) -> Sizes:
@@ -186,7 +213,7 @@ def _image_sizes(model: nn.Module, found: Sizes) -> list[int]:
                 rows_of_tokens.append(tensor.shape[-2])
     in_a_row = math.isqrt(max(rows_of_tokens) or max(rows))
     sides = [in_a_row * patch_size for patch_size in (found.get("patch_size", 0), *PATCH_SIZES)]
-    return list(filter(None, dict.fromkeys(sides)))
+    return [side for side in dict.fromkeys(sides) if 0 < side <= MOST_PIXELS]
 
 
 def rms_norms(model: nn.Module, seen: Pass, width: int) -> set[str]:
@@ -227,17 +254,77 @@ def _matrices(model: nn.Module, seen: Pass) -> Iterator[Matrix]:
 
 def _layers(model: nn.Module, matrices: list[Matrix], seen: Pass) -> Sizes:
     """Sizes from the MLPs of the blocks, and from the matrices that follow them."""
+    if seen.other_mlps:
+        return _layers_with_other_mlps(model, matrices, seen)
     mlps = _mlps(matrices, seen)
     if not mlps:
-        return {}
+        return _layers_without_mlps(model, matrices, seen)
     for number in mlps:
         seen.mlps += [name for name, _ in matrices[number : number + 2]]
     name, (mlp_dim, hidden_dim) = matrices[mlps[0]]
     found = {"num_layers": len(mlps), "hidden_dim": hidden_dim, "mlp_dim": mlp_dim}
-    found["num_classes"] = NO_HEAD
     if len(mlps) == 1:
         found["num_layers"] = seen.uses[name]  # a block that is used again and again
-    head = _head(_behind(matrices, mlps[-1] + 2), hidden_dim, seen)
+    return found | _sizes_of_head(model, _behind(matrices, mlps[-1] + 2), hidden_dim, seen)
+
+
+def _layers_with_other_mlps(model: nn.Module, matrices: list[Matrix], seen: Pass) -> Sizes:
+    """Sizes where the MLPs of the blocks are other than two matrices."""
+    for mlp in seen.other_mlps:
+        seen.mlps += mlp.matrices
+    width = _width(matrices, seen)
+    found = {"num_layers": len(seen.other_mlps), "hidden_dim": width, "mlp_dim": 2 * width}
+    end = max(seen.place(name) for name in seen.mlps)
+    behind = [matrix for matrix in matrices if seen.place(matrix[0]) > end]
+    return found | _sizes_of_head(model, behind, width, seen)
+
+
+def _layers_without_mlps(model: nn.Module, matrices: list[Matrix], seen: Pass) -> Sizes:
+    """Sizes where the blocks have the four square matrices of an attention, and nothing else."""
+    width = _width(matrices, seen)
+    blocks = attending_blocks(model, seen)
+    in_blocks = [matrix for matrix in matrices if matrix[0] in blocks]
+    rows: Counter[int] = Counter()
+    for name, shape in in_blocks:
+        if shape[1] != width or name in seen.activated:
+            return {}
+        rows[blocks[name]] += shape[0]
+    if set(rows.values()) != {4 * width}:
+        return {}
+    seen.has_no_mlps = True
+    found = {"num_layers": len(rows), "hidden_dim": width, "mlp_dim": 2 * width}
+    last, _ = in_blocks[-1]
+    behind = [matrix for matrix in matrices if seen.place(matrix[0]) > seen.place(last)]
+    return found | _sizes_of_head(model, behind, width, seen)
+
+
+def _other_mlps(
+    model: nn.Module, matrices: list[Matrix], seen: Pass, found: Sizes
+) -> list[OtherMlp]:
+    """The MLPs of the blocks, where they are other than two matrices."""
+    width = _width(matrices, seen)
+    if not width:
+        return []
+    pairs = []
+    for number in _mlps(matrices, seen):
+        pairs.append({name for name, _ in matrices[number : number + 2]})
+    pictures = _pictures(found["in_channels"], found["image_size"])
+    return other_mlps(model, seen, pairs, width, pictures)
+
+
+def _width(matrices: list[Matrix], seen: Pass) -> int:
+    """How many numbers a token has, by what the first attention takes; 0 if that is not seen."""
+    shapes = dict(matrices)
+    if not seen.attentions or seen.attentions[0] not in shapes:
+        return 0
+    _, width = shapes[seen.attentions[0]]
+    return width
+
+
+def _sizes_of_head(model: nn.Module, behind: list[Matrix], hidden_dim: int, seen: Pass) -> Sizes:
+    """Sizes from the matrices behind the blocks."""
+    found = {"num_classes": NO_HEAD}
+    head = _head(behind, hidden_dim, seen)
     if not head:
         return found
     first, _ = head[0]

@@ -75,6 +75,16 @@ NO_NORMS = (
     Slip({LN_2: "y = x"}, "leave out ln_2", _PRE),
 )
 ALL_TOKENS = Slip({READ: ""}, "send all tokens through the heads", f"{_SECOND}, x[:, 0]")
+NO_MLP = Slip(
+    {LN_2: "", THINK: "", END: "return x"},
+    "have no MLP in the blocks",
+    "Every block has one, after the attention and a norm",
+)
+SIDE_BY_SIDE_AFTER_ONE_NORM = Slip(
+    {LN_2: "y = self.ln_1(input)"},
+    "run attention and MLP side by side, after one norm",
+    "The MLP has its own norm, and takes what the attention has changed",
+)
 ONE_NORM = Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm")
 LAST = "x = torch.cat([x, batch_class_token], dim=1)"
 TOKEN_LAST = Slip(
@@ -331,6 +341,7 @@ SLIPS = [
         "The MLP takes what the attention has changed",
     ),
     ONE_NORM,
+    SIDE_BY_SIDE_AFTER_ONE_NORM,
     Slip({THINK: ""}, "leave out the MLP", "Every block has one, after the attention"),
     Slip({ADD: "x = input"}, "throw away what the attention gives", _PRE),
     Slip({END: "return x"}, "throw away what the MLP gives", _PRE),

@@ -346,7 +346,9 @@ def _other_tokens(trial: Trial) -> str:
     expected = trial.ours.seq_length
     if NO_TOKEN in trial.setting.edits:
         expected -= 1
-    if not trial.seen.tokens or trial.seen.tokens[0] == expected:
+    tokens = trial.tokens()
+    are_given = tokens is not None and expected in tokens.shape[:2]  # scores may be of channels
+    if not trial.seen.tokens or trial.seen.tokens[0] == expected or are_given:
         return ""
     return (
         f"Its blocks have {trial.seen.tokens[0]} tokens, and ours {expected}: they are not compared"

@@ -17,15 +17,25 @@ from .building import Built, set_eps
 from .explaining import Numbers, Setting, make_neutral, our_values
 from .matching import POSITIONS, Match, Range, our_place
 from .norms import norm_edits
-from .passing import WithoutDropout, tensors_of
+from .passing import OtherMlp, WithoutDropout, tensors_of
 from .running import leave_out_head, left_out, logits, run
-from .slips import ALL_TOKENS, NO_HEAD, NO_LAST_NORM, NO_TOKEN, ONE_NORM, REUSE
+from .slips import (
+    ALL_TOKENS,
+    NO_HEAD,
+    NO_LAST_NORM,
+    NO_MLP,
+    NO_TOKEN,
+    ONE_NORM,
+    REUSE,
+    SIDE_BY_SIDE_AFTER_ONE_NORM,
+)
 from .values import (
     FIRST_MLP,
     LOGITS,
     SECOND_NORM,
     SOFTMAX,
     TOLERANCE,
+    Part,
     Values,
     first_difference,
     part_of,
@@ -39,7 +49,9 @@ LACKING = {
     NO_TOKEN.did: "^class_token",
     NO_HEAD.did: r"^heads\.",
     NO_LAST_NORM.did: r"^encoder\.ln\.",
+    NO_MLP.did: r"\.(ln_2|mlp\.\d)\.",
     ONE_NORM.did: r"\.ln_2\.",
+    SIDE_BY_SIDE_AFTER_ONE_NORM.did: r"\.ln_2\.",
 }
 
 
@@ -56,8 +68,10 @@ class Trial:
         left_out: the modules of theirs that hold extra ones and are left out.
         attentions: their modules of attention that cannot be compared, by their paths, with the
             parts of ours that they stand for: what they give is put into ours.
+        mlps: the same of their MLPs.
         silent: matrices of such attention where there is no such module: they are set to zero.
         kept: their parameters that make the tokens in another way: they stay as they are.
+        in_mlps: those of MLPs that cannot be compared: they stay as they are, too.
         places: the places of their parameters, by name: the number of a block, or another.
         uncompared: sentences on what has another thing in its place in theirs, and is taken out of
             both models.
@@ -80,6 +94,8 @@ class Trial:
         inside = [f"{path}." for path in self.attentions]
         self.silent = [name for name in match.silent if not name.startswith(tuple(inside))]
         self.kept = match.kept
+        self.in_mlps = match.in_mlps
+        self.mlps = {mlp.path: _mlp(mlp) for mlp in built.seen.other_mlps}
         self.places = match.places
         self.uncompared = list(match.uncompared)
         self.is_random = False
@@ -102,11 +118,8 @@ class Trial:
             self.missing = [name for name in neutral if _in_first(name)]
         self.forgive(edits)
         self.seen_before = tuple(edits)
-        if self.kept:  # it is told that they make the tokens
-            self.missing = [name for name in self.missing if not name.startswith("conv_proj.")]
-        if match.silent:  # it is told why they have no counterpart
-            self.missing = [name for name in self.missing if "self_attention" not in name]
-        foreign = _without(self.their_shapes, [*sources, *self.kept])
+        self._forgive_set_aside(match)
+        foreign = _without(self.their_shapes, [*sources, *self.kept, *self.in_mlps])
         foreign = [name for name in foreign if not name.startswith(tuple(inside))]
         self.extra = [name for name in foreign if name in self.seen.uses]
         self.unused = self._unused()
@@ -117,8 +130,17 @@ class Trial:
         self.setting = _setting(built.sizes, neutral, self._parts(), edits)
         self.tolerance = TOLERANCE[self.setting.dtype]
         self.make_ours()
-        if self.able and self.attentions:
-            self._take_attention()
+        if self.able and (self.attentions or self.mlps):
+            self._take_parts()
+
+    def _forgive_set_aside(self, match: Match) -> None:
+        """Leave out of the missing parameters those of which it is told what theirs has instead."""
+        if self.kept:
+            self.missing = [name for name in self.missing if not name.startswith("conv_proj.")]
+        if self.mlps:
+            self.missing = [name for name in self.missing if ".mlp." not in name]
+        if match.silent:
+            self.missing = [name for name in self.missing if "self_attention" not in name]
 
     def make_ours(self) -> None:
         """Build ours anew, after its setting was changed."""
@@ -148,12 +170,13 @@ class Trial:
         put_in = (*self.setting.put_in, (label, Numbers(numbers)))
         self.setting = replace(self.setting, put_in=put_in)
 
-    def _take_attention(self) -> None:
-        """Let what their attention gives take the place of what ours gives."""
+    def _take_parts(self) -> None:
+        """Let what their attention and MLPs give take the place of what ours give."""
         ours = our_values(self.setting)
+        parts = {part.last for part in self._other_parts().values()}
         for label, value in self.values().items():
             given = label.partition("the output of ")[2].partition(",")[0]
-            if given not in self.attentions.values() or label not in ours:
+            if given not in parts or label not in ours:
                 continue
             numbers = stand_in(value, ours[label])
             if numbers is not None:
@@ -174,7 +197,7 @@ class Trial:
         if num_layers > 1 and blocks == {"0"}:
             found.append(REUSE)
         foreign = [name for name in self.seen.order if name in self.their_shapes]
-        foreign = _without(foreign, [*self.sources, *self.kept])
+        foreign = _without(foreign, [*self.sources, *self.kept, *self.in_mlps])
         patches = self.our_shapes[POSITIONS][1] - 1
         has_token = any(re.search("cls|class_?emb|token", name) for name in foreign)
         if "class_token" not in names and patches in self.seen.tokens and not has_token:
@@ -184,6 +207,8 @@ class Trial:
             found.append(NO_HEAD)
         if self._takes_all_tokens():
             found.append(ALL_TOKENS)
+        if self.seen.has_no_mlps:
+            found.append(NO_MLP)
         if self._has_one_norm(pictures):
             found.append(ONE_NORM)
         width = self.our_shapes["encoder.ln.weight"][0]
@@ -213,7 +238,7 @@ class Trial:
 
     def _gives_mlp(self, pictures: Tensor) -> bool:
         """Whether the MLP takes what the second call of that norm gives, as far as it is seen."""
-        values = run(values_of, self.theirs, self._names(), pictures)
+        values = run(values_of, self.theirs, self._names(), pictures, parts=self.mlps)
         given = values.get(SECOND_NORM)
         taken = values.get(FIRST_MLP)
         return given is None or taken is None or torch.equal(given, taken)
@@ -393,7 +418,9 @@ class Trial:
         self.load()
         self.theirs.eval()
         with left_out(self.theirs, self.left_out), self._undropped():
-            found = run(values_of, self.theirs, self._names(), self.pictures, parts=self.attentions)
+            found = run(
+                values_of, self.theirs, self._names(), self.pictures, parts=self._other_parts()
+            )
         if self.attentions:
             found = {label: value for label, value in found.items() if SOFTMAX not in label}
         return found
@@ -405,6 +432,10 @@ class Trial:
         names = [name for name, place in self.places.items() if place == 0]
         with left_out(self.theirs, self.left_out), self._undropped():
             return run(tokens_of, self.theirs, names, self.pictures)
+
+    def _other_parts(self) -> dict[str, Part]:
+        """The parts of ours that modules of theirs stand for, and are not compared."""
+        return self.attentions | self.mlps
 
     def _names(self) -> dict[str, str]:
         """Our names of their parameters that hold all of one of ours."""
@@ -445,7 +476,13 @@ class Trial:
         return ""
 
 
-def _attentions(built: Built, match: Match) -> dict[str, str]:
+def _mlp(mlp: OtherMlp) -> Part:
+    """The part of ours that an MLP stands for; one with a norm of its own takes what that takes."""
+    block = f"block {mlp.place}'s"
+    return Part(first="" if mlp.norms else f"{block} mlp.0", last=f"{block} mlp.3")
+
+
+def _attentions(built: Built, match: Match) -> dict[str, Part]:
     """Modules that hold all of the attention of a block, and nothing else that is matched.
 
     Of several the innermost counts: those around it may add what they are given.
@@ -460,7 +497,11 @@ def _attentions(built: Built, match: Match) -> dict[str, str]:
             own = {f"{path}.{name}" for name, _ in module.named_parameters()}
             if silent <= own and own.isdisjoint(match.sources) and path in built.seen.gives_alike:
                 innermost[place] = path  # parents come before their parts
-    return {path: f"block {place}'s self_attention" for place, path in innermost.items()}
+    found = {}
+    for place, path in innermost.items():
+        part = f"block {place}'s self_attention"
+        found[path] = Part(part, part)
+    return found
 
 
 def _without(names: Iterable[str], others: Collection[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,6 +25,19 @@ FIRST_ATTENTION = "the input of block 0's self_attention"
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}  # relative to the largest number of a tensor
 
 
+@dataclass(frozen=True)
+class Part:
+    """The parts of ours whose input and whose output a module has; "" if ours has none such.
+
+    Attributes:
+        first: the part that takes what the module takes.
+        last: the part that gives what it gives.
+    """
+
+    first: str
+    last: str
+
+
 def part_of(name: str) -> str:
     """The part of our model that a parameter belongs to, in words."""
     module = name.rpartition(".")[0]
@@ -35,7 +49,7 @@ def values_of(
     names: dict[str, str],
     pictures: Tensor,
     put_in: Values | None = None,
-    parts: Mapping[str, str] | None = None,
+    parts: Mapping[str, Part] | None = None,
 ) -> Values:
     """What the parts of a model take and give, in the order of their calls.
 
@@ -51,10 +65,12 @@ def values_of(
     recorder = _Recorder(pictures.shape[1:], put_in or {})
     handles = []
     for path, module in model.named_modules():
-        part = parts.get(path) or _part_of_module(path, module, names)
-        if part:
-            handles.append(module.register_forward_pre_hook(recorder.before(part)))
-            handles.append(module.register_forward_hook(recorder.after(part)))
+        own = _part_of_module(path, module, names)
+        part = parts.get(path, Part(own, own))
+        if part.first:
+            handles.append(module.register_forward_pre_hook(recorder.before(part.first)))
+        if part.last:
+            handles.append(module.register_forward_hook(recorder.after(part.last)))
     try:
         with _Functions(recorder, _positions(model, names)):
             output, _ = logits_in(model(pictures))
