@@ -3,6 +3,7 @@
 A place is a block, or what stands before the blocks, or behind them, as the forward pass shows it.
 """
 
+import itertools
 import math
 import re
 from collections import Counter, defaultdict
@@ -22,6 +23,7 @@ PLAIN_PRODUCT = "x @ W"  # matrices are used as they are, and not transposed as 
 TRANSPOSED = "transposed"
 BEFORE = -1  # the places outside the blocks
 BEHIND = 1_000_000
+SHARED = -2  # of what stands in no block, and is used between them
 POSITIONS = "encoder.pos_embedding"
 QKV = "self_attention.in_proj_weight"
 ROLES = {"q": "queries", "k": "keys", "v": "values", "kv": "keys and values"}
@@ -640,27 +642,59 @@ def _put_in_place(units: list[Unit], theirs: Built) -> bool:
     """
     seen = theirs.seen
     num_layers = theirs.sizes["num_layers"]
-    blocks = blocks_in(shapes_of(theirs.model), num_layers)
-    blocks = _once(theirs, blocks) or _used_again(theirs) or _only_block(theirs)
     tensors = tensors_of(theirs.model)
     used = {id(tensors[name]): seen.place(name) for name in seen.order}
     first = {name: used.get(id(tensors[name]), len(used)) for name in shapes_of(theirs.model)}
+    blocks = _own(theirs, blocks_in(shapes_of(theirs.model), num_layers), first)
+    blocks = _once(theirs, blocks) or _used_again(theirs) or _only_block(theirs)
     begin = min([first[name] for name in blocks], default=0)
+    last = max(blocks.values(), default=0)
+    begin_of_last = min([first[name] for name in blocks if blocks[name] == last], default=0)
     for unit in units:
         name = unit.names[0]
         is_used = first[name] < len(used)
         is_before = first[name] < begin if is_used else bool(TOKENS.search(own_name(name)))
-        unit.place = blocks.get(name, BEFORE if is_before else BEHIND)
+        place = BEFORE if is_before else BEHIND
+        if begin < first[name] < begin_of_last:
+            place = SHARED
+        unit.place = blocks.get(name, place)
     places: dict[str, float] = {}
-    last = (BEFORE, 0.0)
+    before = (BEFORE, 0.0)
     for unit in units:
         name = unit.names[0]
         places[name] = first[name]
-        if name in blocks and first[name] == len(used) and unit.place == last[0]:
-            places[name] = last[1] + 0.1  # as if it were used where it was made
-        last = (unit.place, places[name])
+        if name in blocks and first[name] == len(used) and unit.place == before[0]:
+            places[name] = before[1] + 0.1  # as if it were used where it was made
+        before = (unit.place, places[name])
     units.sort(key=lambda unit: places[unit.names[0]])
     return bool(blocks)
+
+
+def _own(theirs: Built, blocks: dict[str, int], first: dict[str, int]) -> dict[str, int]:
+    """The same blocks without vectors that all of them use, such as those of a norm ``n1``.
+
+    Such a one is used in a block before its own, or as often as no block uses a norm.
+
+    Args:
+        theirs: the model.
+        blocks: the block of each parameter, by its name.
+        first: the places of their first use.
+    """
+    shapes = shapes_of(theirs.model)
+    matrices: dict[int, list[int]] = defaultdict(list)
+    for name, place in blocks.items():
+        if len(shapes[name]) > 1:
+            matrices[place].append(first[name])
+    for earlier, later in itertools.pairwise(sorted(matrices)):
+        if max(matrices[earlier]) >= min(matrices[later]):
+            return blocks  # they do not run one after the other
+    shared = set()
+    for name, place in blocks.items():
+        is_early = place - 1 in matrices and first[name] < max(matrices[place - 1])
+        is_often = theirs.seen.uses[name] >= 2 * len(matrices) > 2
+        if len(shapes[name]) == 1 and (is_early or is_often):
+            shared.add(re.sub(r"\d+", "", name))
+    return {name: place for name, place in blocks.items() if re.sub(r"\d+", "", name) not in shared}
 
 
 def _once(theirs: Built, blocks: dict[str, int]) -> dict[str, int]:
@@ -695,7 +729,8 @@ def _used_again(theirs: Built) -> dict[str, int]:
     num_layers = theirs.sizes["num_layers"]
     found = {}
     for name in shapes_of(theirs.model):
-        if seen.uses[name] == num_layers and not TOKENS.search(own_name(name)):
+        is_often = seen.uses[name] in (num_layers, 2 * num_layers)  # one norm in both places
+        if is_often and not TOKENS.search(own_name(name)):
             found[name] = 0
     is_one = num_layers > 1 and not found.keys().isdisjoint(seen.mlps)
     return found if is_one else {}

@@ -209,7 +209,7 @@ class Trial:
             found.append(ALL_TOKENS)
         if self.seen.has_no_mlps:
             found.append(NO_MLP)
-        if self._has_one_norm(pictures):
+        if self._has_one_norm(pictures, times=num_layers if REUSE in found else 1):
             found.append(ONE_NORM)
         width = self.our_shapes["encoder.ln.weight"][0]
         return [*found, *norm_edits(self.theirs, self.sources, self.rms_norms, width)]
@@ -226,14 +226,17 @@ class Trial:
         layers = [name for name in self.seen.head if len(self.their_shapes[name]) > 1]
         return f"has {len(layers)} layers, and ours one or two"
 
-    def _has_one_norm(self, pictures: Tensor) -> bool:
-        """Whether each block uses the norm before its attention twice, and has no other."""
+    def _has_one_norm(self, pictures: Tensor, times: int) -> bool:
+        """Whether each block uses the norm before its attention twice, and has no other.
+
+        A block runs so many times.
+        """
         uses = set()
         for own, source in self.sources.items():
             if source.name.endswith("ln_2.weight"):
                 return False
             if source.name.endswith("ln_1.weight"):
-                uses.add(self.seen.uses[own])
+                uses.add(self.seen.uses[own] // times)
         return uses == {2} and self._gives_mlp(pictures)
 
     def _gives_mlp(self, pictures: Tensor) -> bool:

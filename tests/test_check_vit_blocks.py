@@ -1,4 +1,4 @@
-"""``check.vit`` where MLPs are no two matrices: they are set aside, and all else is compared."""
+"""``check.vit`` on blocks of other parts: they are set aside, and all else is compared."""
 
 from functools import partial
 
@@ -355,3 +355,53 @@ def test_three_whole_heads_are_attention_of_another_width() -> None:
     assert "Its attention is num_heads * head_dim = 72 wide, and ours hidden_dim = 24" in said
     assert NO_OTHER in said
     assert "lacks" not in said
+
+
+class Reused(Plain):
+    """One block runs again and again, with one norm in both places."""
+
+    def stack(self, n, *sizes):
+        self.times = n
+        return super().stack(1, *sizes)
+
+    def encode(self, x):
+        for _ in range(self.times):
+            x = self.layer(self.blocks[0], x)
+        return self.norm(x)
+
+    def layer(self, b, x):
+        x = x + self.attend(b, b.norm1(x))
+        return x + b.fc2(self.act(b.fc1(b.norm1(x))))
+
+
+def test_one_norm_of_a_block_that_is_reused_is_told() -> None:
+    said = said_of(Reused)
+    assert "- reuse one block, the same parameters in each layer." in said
+    assert "- use ln_1 in both places." in said
+    assert said.count("\n- ") == 2
+
+
+class SharedNorms(Plain):
+    """All blocks use the same two norms, whose names end in numbers as those of blocks do."""
+
+    def __init__(self, image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim, **more):
+        sizes = (image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim)
+        super().__init__(*sizes, **more)
+        self.n1 = nn.LayerNorm(hidden_dim)
+        self.n2 = nn.LayerNorm(hidden_dim)
+
+    def layer(self, b, x):
+        x = x + self.attend(b, self.n1(x))
+        return x + b.fc2(self.act(b.fc1(self.n2(x))))
+
+    def block(self, *sizes):
+        parts = Plain.block(self, *sizes)
+        del parts["norm1"], parts["norm2"]
+        return parts
+
+
+def test_norms_that_all_blocks_use_belong_to_none_of_them() -> None:
+    said = said_of(SharedNorms)
+    assert "n1 (LayerNorm) may stand in place of block 0's ln_1" in said
+    assert "differs" not in said
+    assert "eps" not in said
