@@ -274,6 +274,43 @@ def test_a_convolution_in_an_mlp_makes_no_patches() -> None:
     assert "conv_proj" in said
 
 
+class RawBlock(nn.Module):
+    """The matrices of the attention are parameters of the block itself."""
+
+    def __init__(self, d, h, mlp):
+        super().__init__()
+        self.h = h
+        self.norm1 = nn.LayerNorm(d, eps=1e-6)
+        self.norm2 = nn.LayerNorm(d, eps=1e-6)
+        self.mlp = mlp
+        for name in ("wq", "wk", "wv", "wo"):
+            setattr(self, name, nn.Parameter(torch.randn(d, d)))
+
+    def forward(self, x):
+        taken = self.norm1(x)
+        made = [taken @ matrix for matrix in (self.wq, self.wk, self.wv)]
+        split = [one.unflatten(-1, (self.h, -1)).transpose(1, 2) for one in made]
+        mixed = F.scaled_dot_product_attention(*split).transpose(1, 2).flatten(2)
+        x = x + mixed @ self.wo
+        return x + self.mlp(self.norm2(x))
+
+
+def of_two(d, m):
+    return nn.Sequential(nn.Linear(d, m), nn.GELU(), nn.Linear(m, d))
+
+
+@pytest.mark.parametrize("mlp", [of_two, Fused, of_three])
+def test_matrices_that_are_parameters_of_the_block_are_attention(mlp) -> None:
+    def stack(self, n, d, h, m):
+        return nn.ModuleList(RawBlock(d, h, mlp(d, m)) for _ in range(n))
+
+    said = said_of(plain(stack=stack, layer=lambda self, b, x: b(x)))
+    assert (NOT_COMPARED in said) == (mlp is not of_two)
+    assert "in_proj_bias" in said
+    assert PUT_RIGHT not in said
+    assert "differs" not in said
+
+
 def attention_alone(self, b, x):
     return x + self.attend(b, b.norm1(x))
 

@@ -133,8 +133,9 @@ def _beside_attention(
     attention = next(name for name in seen.attentions if blocks[name] == place)
     branch = _branch(attention, matrices)
     beside = [name for name in matrices if not name.startswith(branch)]
+    is_a_module = branch != f"{attention}."  # and no matrix that stands in the block
     found: list[OtherMlp] = []
-    if not isinstance(model.get_submodule(branch[:-1]), nn.Linear):
+    if is_a_module and not isinstance(model.get_submodule(branch[:-1]), nn.Linear):
         found = _with_all(beside, branch, seen, used, place)
     if not found:
         depth = branch.count(".")
