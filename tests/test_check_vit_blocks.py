@@ -171,6 +171,23 @@ def test_mistakes_around_such_mlps_are_told_and_no_others(name: str, mlp: str) -
     assert NO_OTHER in said
 
 
+class Turned(Attention):
+    """Queries and keys are turned by a table that is learned by nobody."""
+
+    def __init__(self, d, h):
+        super().__init__(d, h)
+        self.register_buffer("table", torch.eye(d // h).roll(1, 0))
+
+    def weigh(self, q, k):
+        return super().weigh(q, k @ self.table)
+
+
+def test_a_table_in_the_attention_hides_no_such_mlps() -> None:
+    said = said_of(with_mlp(Fused, Turned))
+    assert NOT_COMPARED in said
+    assert "the first value that differs is the softmax of the scores" in said
+
+
 class LucidGated(Lucid):
     """The norm stands in the MLP, and blocks are lists."""
 

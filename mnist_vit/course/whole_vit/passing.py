@@ -182,6 +182,7 @@ class _Uses(TorchFunctionMode):
         self.batch = batch
         self.names: dict[int, str] = {}
         self.matrix = ""  # the last one that was used
+        self.layer = ""  # the last of those that are learned, and no table of positions
         for name, tensor in tensors.items():
             self.names.setdefault(id(tensor), name)
 
@@ -215,6 +216,9 @@ class _Uses(TorchFunctionMode):
         self.seen.uses[name] += 1
         if value.dim() > 1:
             self.matrix = name
+            is_learned = isinstance(value, nn.Parameter) or isinstance(value._base, nn.Parameter)
+            if is_learned and not of_positions(name):
+                self.layer = name
 
     def _note_product(self, value: Any) -> None:
         name = self._name(value)
@@ -223,7 +227,7 @@ class _Uses(TorchFunctionMode):
 
     def _note_attention(self, name: str, args: tuple, result: Any) -> None:
         if name in ATTENTIONS or (name == "softmax" and _is_square(result)):
-            self.seen.attentions.append(self.matrix)
+            self.seen.attentions.append(self.layer)
         if name == "scaled_dot_product_attention" or (name == "softmax" and result.dim() > 2):
             self.seen.attended.add(self.matrix)
         if name == "multi_head_attention_forward":

@@ -32,7 +32,7 @@ REFUSED = re.compile(
     "RuntimeError|AssertionError|ValueError|EinopsError"
 )  # pictures of another size
 MOST_PIXELS = 600  # a side that is guessed
-MOST_TOKENS = 1500  # with such a side
+MOST_TOKENS = 3500  # with such a side
 MOST_CHANNELS = 4  # of usual pictures
 PATCH_SIZES = (4, 8, 16, 2, 7, 14, 32)  # usual ones
 
